@@ -1,0 +1,1 @@
+"""One file per command: parse, call one stage, hand the result to ui, exit."""

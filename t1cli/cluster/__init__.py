@@ -1,0 +1,1 @@
+"""Every Ray client call t1 makes."""

@@ -1,0 +1,87 @@
+"""Paths of a run, and nothing else: `runs/<name>/attempt_N/…`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One attempt of a campaign on disk. Every room takes its paths from here."""
+
+    path: Path
+    """`runs/<name>/attempt_N`."""
+
+    @property
+    def name(self) -> str:
+        return self.path.parent.name
+
+    @property
+    def attempt(self) -> int:
+        return int(self.path.name.removeprefix("attempt_"))
+
+    @property
+    def spec_yaml(self) -> Path:
+        """The resolved spec, complete and loadable by itself."""
+        return self.path / "spec.resolved.yaml"
+
+    @property
+    def origins_json(self) -> Path:
+        """Dotted key to the place each value came from."""
+        return self.path / "origins.json"
+
+    @property
+    def plan_json(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def preflight_json(self) -> Path:
+        return self.path / "preflight.json"
+
+    @property
+    def record_json(self) -> Path:
+        """The RunRecord."""
+        return self.path / "record.json"
+
+    @property
+    def metrics_jsonl(self) -> Path:
+        """One object a line: slime's metric names, `terminal/*`, and the step axes."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def events_jsonl(self) -> Path:
+        """One object a line: what happened, when (phase, checkpoint, alert, end)."""
+        return self.path / "events.jsonl"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def trials(self) -> Path:
+        """Fresh, run-tagged trial directories."""
+        return self.path / "trials"
+
+    @property
+    def sandboxes(self) -> Path:
+        """Working directories and the lease record of local sandboxes."""
+        return self.path / "sandboxes"
+
+    @property
+    def rollouts(self) -> Path:
+        """Saved training rows by rollout id."""
+        return self.path / "rollouts"
+
+    @property
+    def actor_checkpoints(self) -> Path:
+        return self.path / "checkpoints" / "actor"
+
+    @property
+    def critic_checkpoints(self) -> Path:
+        return self.path / "checkpoints" / "critic"
+
+    @property
+    def stop_request(self) -> Path:
+        """A file whose presence asks the campaign to stop after the next save."""
+        return self.path / "stop_request.json"

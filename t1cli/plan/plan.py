@@ -1,0 +1,134 @@
+"""The Plan: what `t1 plan` says, frozen, as it is saved in a run directory and printed as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+FORMAT_VERSION = 1
+
+Verdict = Literal["FITS", "TIGHT", "OOM", "NOT_APPLICABLE"]
+Severity = Literal["error", "warning", "notice"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the planner says about a spec, with its ID in the failure catalogue."""
+
+    id: str
+    """Catalogue ID such as `M2`; findings outside the catalogue start with `T`."""
+    severity: Severity
+    """`error` refuses the launch unless accepted by ID, `warning` does not, `notice` informs."""
+    message: str
+    """What was found (numbers) and why it matters."""
+    where: str
+    """`file:line` of the value that causes it."""
+    fix: str
+    """The one change that removes it."""
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Peak memory of one pipeline stage of one role, in GiB per GPU."""
+
+    stage: int
+    peak_gib: float
+    low_gib: float
+    high_gib: float
+    phase: str
+    """The phase in which the peak occurs."""
+    terms: Mapping[str, float]
+    """Terms alive at the peak, GiB; they sum to `peak_gib`."""
+
+
+@dataclass(frozen=True)
+class RoleMemory:
+    """Memory of one role, stage by stage."""
+
+    stages: tuple[StageMemory, ...]
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """GPU memory against what a GPU offers."""
+
+    usable_gib: float
+    roles: Mapping[str, RoleMemory]
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """Host memory per node, GiB, by term."""
+
+    ram_gib: float
+    needed_gib: float
+    terms: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """Checkpoint space, GiB."""
+
+    disk_gib: float
+    per_save_gib: float
+    total_gib: float
+    saves_kept: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Steps, epochs and ramp of the campaign."""
+
+    optimizer_steps: int
+    rollouts: int
+    epochs_seen: float
+    tasks_skipped_per_epoch: int
+    sandbox_ramp_seconds: float
+    routing_bytes_per_token: int
+    routing_bytes_per_step: int
+    step_seconds: float | None
+    binding_side: Literal["rollout", "training", "unknown"]
+    gpu_hours: float | None
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """Sandbox demand against capacity."""
+
+    demand: int
+    capacity: int
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Exact parameter counts."""
+
+    total: int
+    per_stage: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer of `t1 plan`."""
+
+    name: str
+    digest: str
+    verdict: Verdict
+    memory: MemoryPlan
+    host: HostPlan
+    disk: DiskPlan
+    schedule: Schedule
+    pool: PoolPlan
+    parameters: Parameters
+    findings: tuple[Finding, ...]
+
+    @property
+    def accepted_for_launch(self) -> bool:
+        """Whether nothing in this plan refuses a launch."""
+        return self.verdict != "OOM" and not any(f.severity == "error" for f in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object with `format_version` first."""
+        return {"format_version": FORMAT_VERSION, **asdict(self)}

@@ -1,0 +1,65 @@
+"""`rollout`: how a batch of trials is generated."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from t1cli.spec.block import Block
+
+
+class SummarySpec(Block):
+    """What happens when the history nears the context wall."""
+
+    kind: Literal["none", "summarize"] = "none"
+    """`none`: the trial ends at the wall. `summarize`: the model rewrites its history."""
+    trigger_tokens: NonNegativeInt = 0
+    """History length that starts a summary."""
+    max_new_tokens: NonNegativeInt = 0
+    """Tokens that the summary call may generate; history + this must stay below the wall."""
+
+
+class RolloutSpec(Block):
+    """How a batch of trials is generated."""
+
+    pipeline: Literal["sync", "one_step", "fully_async"] = "sync"
+    """`sync`: generate, then train. `one_step`: batch t+1 is generated while t trains. `fully_async`: no barrier."""
+    max_staleness: NonNegativeInt = 0
+    """Weight versions a sample may lag behind; 0 under sync, 1 under one_step."""
+    allow_staleness: bool = False
+    """Accept a max_staleness of 8 or more, where the report's baselines collapsed."""
+    num_rollouts: PositiveInt
+    """Rollouts of the campaign, resumed ones included; always explicit."""
+    batch_size: PositiveInt
+    """Prompt groups that one rollout trains on."""
+    samples_per_prompt: PositiveInt = 1
+    """Trials per prompt."""
+    over_sampling_batch_size: PositiveInt | None = None
+    """Groups launched per rollout; the first `batch_size` finished are kept. Null means no surplus."""
+    context_tokens: PositiveInt
+    """The context wall of a trial: prompt, replies and observations together."""
+    max_new_tokens_per_turn: PositiveInt
+    """Limit of one model reply."""
+    max_turns: PositiveInt
+    """Turns after which a trial is stopped."""
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Nucleus sampling."""
+    trial_wall_seconds: PositiveFloat
+    """Whole-trial deadline, grading included."""
+    command_timeout_seconds: PositiveFloat = 30.0
+    """Time limit of one shell command."""
+    observation_tokens: PositiveInt = 1024
+    """An observation longer than this is cut in the middle."""
+    summary: SummarySpec = SummarySpec()
+    """What happens near the context wall."""
+    routing_replay: bool = True
+    """Replay the sampler's expert choices in the actor's training passes (MoE only)."""
+    harness: str = "builtin"
+    """Agent loop: `builtin` or `terminus-2`."""
+    expected_seconds: NonNegativeFloat | None = None
+    """Measured or expected wall time of one rollout, for the schedule; null leaves it out."""
+    expected_train_seconds: NonNegativeFloat | None = None
+    """Measured or expected wall time of one training step, for the schedule."""

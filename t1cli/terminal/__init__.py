@@ -1,0 +1,1 @@
+"""The terminal-agent world: tasks, sandboxes, agent loops, trajectories, rewards, trials. Free of slime and torch."""

@@ -1,0 +1,1 @@
+"""IN: a task, a live sandbox and an engine. OUT: the turns of one trial and why it stopped."""

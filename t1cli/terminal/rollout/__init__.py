@@ -1,0 +1,1 @@
+"""IN: tasks, a sandbox provider, an engine. OUT: finished trials with outcomes, rows and metrics."""

@@ -1,0 +1,67 @@
+"""The sandbox protocol that every backend implements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """What one command did."""
+
+    output: str
+    """stdout and stderr in the order written, decoded with replacement."""
+    exit_code: int
+    """The command's exit status; 124 when it was stopped at its time limit."""
+    timed_out: bool
+    seconds: float
+
+
+class SandboxError(Exception):
+    """The sandbox itself failed: an infrastructure outcome, never reward 0."""
+
+
+class Sandbox(Protocol):
+    """One live, private machine. Files and background processes persist between commands."""
+
+    name: str
+
+    async def exec(
+        self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
+    ) -> ExecResult:
+        """Run one shell command. Raises SandboxError when the sandbox is gone."""
+        ...
+
+    async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
+        """Place a host directory's files at an absolute path inside."""
+        ...
+
+    async def read_file(self, path: str, *, max_bytes: int) -> bytes | None:
+        """Content of a regular file inside, links not followed out; None when absent. Raises SandboxError above max_bytes."""
+        ...
+
+    async def end_processes(self) -> int:
+        """End every process the agent left running; returns how many."""
+        ...
+
+    async def close(self) -> None:
+        """Destroy it: processes, mounts and directory. Safe to call twice."""
+        ...
+
+
+class SandboxProvider(Protocol):
+    """Makes sandboxes. A sandbox's name and owner are on record before it exists."""
+
+    async def create(self, name: str, *, owner: str) -> Sandbox:
+        """A ready sandbox with an empty `/work`. Raises SandboxError."""
+        ...
+
+    async def sweep(self, owner: str) -> tuple[str, ...]:
+        """Destroy what a dead owner left behind; returns the names."""
+        ...
+
+    async def close(self) -> None:
+        """Destroy all that is left of this provider."""
+        ...

@@ -1,0 +1,1 @@
+"""IN: a directory of tasks. OUT: Task objects. Knows layouts; runs nothing."""

@@ -1,0 +1,1 @@
+"""IN: a run directory or any metric source. OUT: alerts and diagnoses. Never starts a campaign."""
