@@ -31,9 +31,7 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Show tracebacks of errors."),
 ) -> None:
     """Plan, preflight, launch and watch terminal-agent RL campaigns on slime, from one YAML file."""
