@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+echo lagoon opal >> lemon_lagoon.txt

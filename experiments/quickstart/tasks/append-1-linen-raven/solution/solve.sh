@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+echo eagle >> linen_raven.txt

@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+echo ginger >> moss_raven.txt

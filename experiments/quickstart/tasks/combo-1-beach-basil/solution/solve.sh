@@ -1,0 +1,4 @@
+#!/bin/sh
+set -e
+mkdir beach_basil
+echo birch drum > beach_basil/lantern.txt

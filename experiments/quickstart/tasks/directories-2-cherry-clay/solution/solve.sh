@@ -1,0 +1,4 @@
+#!/bin/sh
+set -e
+mkdir -p cherry_clay/cherry
+mkdir -p jade_bamboo/beach

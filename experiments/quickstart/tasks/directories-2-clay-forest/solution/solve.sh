@@ -1,0 +1,4 @@
+#!/bin/sh
+set -e
+mkdir clay_forest
+mkdir lilac_fig

@@ -1,0 +1,5 @@
+#!/bin/sh
+set -e
+mkdir garnet_cabin
+mkdir ember_lantern
+mkdir cherry_desert

@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+rm bronze_delta.txt

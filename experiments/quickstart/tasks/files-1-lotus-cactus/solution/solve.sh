@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+mv lotus_cactus.txt birch_nectar.txt

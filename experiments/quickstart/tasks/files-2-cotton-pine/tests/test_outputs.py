@@ -1,0 +1,38 @@
+import os
+import stat
+from pathlib import Path
+
+WORK = Path(os.environ.get("T1_ROOT", "") + "/work")
+
+
+def text(name):
+    """The start of a regular file; nothing else is opened, so that a pipe or a device cannot hold the test up."""
+    path = WORK / name
+    assert path.is_file(), f"{name} is no file"
+    with path.open("rb") as file:
+        return file.read(65536).decode(errors="replace")
+
+
+def mode(name):
+    return format(stat.S_IMODE((WORK / name).stat().st_mode), "o")
+
+
+def is_directory(name):
+    return (WORK / name).is_dir()
+
+
+def is_absent(name):
+    return not os.path.lexists(WORK / name)
+
+
+def test_step_1_copied():
+    assert text('river_robin.txt') == 'eagle lemon\n'
+    assert text('cotton_pine.txt') == 'eagle lemon\n'
+
+
+def test_step_2_moved():
+    assert text('reef_copper.txt') == 'eagle\n'
+
+
+def test_step_2_source_gone():
+    assert is_absent('jasmine_fig.txt')

@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+chmod 750 beach_ridge.txt

@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+chmod 755 drum_almond.txt

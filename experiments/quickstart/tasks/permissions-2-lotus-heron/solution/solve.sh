@@ -1,0 +1,4 @@
+#!/bin/sh
+set -e
+chmod 440 lotus_heron.txt
+chmod 700 orchid_drum.txt

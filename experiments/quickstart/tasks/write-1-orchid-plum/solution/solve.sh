@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+echo cabin iris > orchid_plum.txt

@@ -1,0 +1,121 @@
+"""A task's files in Harbor layout: task.toml, instruction.md, environment/, tests/, solution/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class HarborFiles:
+    """What is written to a task directory."""
+
+    name: str
+    family: str
+    difficulty: int
+    instruction: str
+    setup_files: Mapping[str, str]
+    solution: tuple[str, ...]
+    checks: tuple[tuple[str, tuple[str, ...]], ...]
+    """Test name and the expressions it asserts."""
+
+
+def write_files(files: HarborFiles, path: Path) -> None:
+    """Write the task to `path`, which must not exist yet."""
+    path.mkdir(parents=True)
+    _put(path / "task.toml", _task_toml(files))
+    _put(path / "instruction.md", files.instruction)
+    _put(path / "environment" / "Dockerfile", _dockerfile(bool(files.setup_files)))
+    for name, content in sorted(files.setup_files.items()):
+        _put(path / "environment" / "files" / name, content)
+    _put(path / "tests" / "test.sh", _TEST_SH, executable=True)
+    _put(path / "tests" / "test_outputs.py", _test_outputs(files.checks))
+    _put(path / "solution" / "solve.sh", "#!/bin/sh\nset -e\n" + "\n".join(files.solution) + "\n", executable=True)
+
+
+def _put(path: Path, content: str, *, executable: bool = False) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    path.chmod(0o755 if executable else 0o644)
+
+
+def _task_toml(files: HarborFiles) -> str:
+    return f"""\
+version = "1.0"
+
+[task]
+name = {json.dumps(f"t1/{files.name}")}
+
+[metadata]
+family = {json.dumps(files.family)}
+difficulty = {json.dumps(str(files.difficulty))}
+expected_tests = {len(files.checks)}
+
+[agent]
+timeout_sec = 60.0
+
+[verifier]
+timeout_sec = 60.0
+
+[environment]
+network_mode = "no-network"
+workdir = "/work"
+"""
+
+
+def _dockerfile(has_files: bool) -> str:
+    lines = ["FROM python:3.11-slim", "RUN pip install pytest==8.4.1 pytest-json-ctrf==0.6.1", "WORKDIR /work"]
+    return "\n".join([*lines, "COPY files/ /work/"] if has_files else lines) + "\n"
+
+
+_TEST_SH = """\
+#!/bin/sh
+# T1_ROOT and T1_PYTHON are empty in a container; a local sandbox says where its root and interpreter are.
+logs="${T1_ROOT:-}/logs/verifier"
+mkdir -p "$logs"
+cd "${T1_ROOT:-}/tests" || exit 1
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+"${T1_PYTHON:-python3}" -I -B -m pytest -q -rA -c /dev/null --rootdir=. --assert=plain --tb=line \\
+    -p no:cacheprovider -p ctrf.main --ctrf "$logs/ctrf.json" test_outputs.py
+code=$?
+# Any other status means that the verifier broke: no reward line, so that nobody reads it as a failed task.
+if [ "$code" -eq 0 ]; then echo 1 > "$logs/reward.txt"; elif [ "$code" -eq 1 ]; then echo 0 > "$logs/reward.txt"; fi
+"""
+
+_TEST_HEAD = '''\
+import os
+import stat
+from pathlib import Path
+
+WORK = Path(os.environ.get("T1_ROOT", "") + "/work")
+
+
+def text(name):
+    """The start of a regular file; nothing else is opened, so that a pipe or a device cannot hold the test up."""
+    path = WORK / name
+    assert path.is_file(), f"{name} is no file"
+    with path.open("rb") as file:
+        return file.read(65536).decode(errors="replace")
+
+
+def mode(name):
+    return format(stat.S_IMODE((WORK / name).stat().st_mode), "o")
+
+
+def is_directory(name):
+    return (WORK / name).is_dir()
+
+
+def is_absent(name):
+    return not os.path.lexists(WORK / name)
+'''
+
+
+def _test_outputs(checks: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
+    tests = (
+        f"\n\ndef test_{name}():\n" + "".join(f"    assert {expression}\n" for expression in asserts)
+        for name, asserts in checks
+    )
+    return _TEST_HEAD + "".join(tests)
