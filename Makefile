@@ -1,0 +1,58 @@
+# Every target sets up what it needs; `make quickstart` and `make test` are all a newcomer has to type.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+T1     := $(BIN)/t1
+SPEC   := experiments/quickstart/experiment.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help install sandbox quickstart test lint types schema docs bench clean \
+        verify-learning verify-replay verify-memory
+
+help: ## Show the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+# torch is installed first and pinned, so that no later package pulls in a CUDA build.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[embedded,tracking,dev]"
+	touch $@
+
+install: $(VENV)/installed sandbox ## Install t1 and everything its tests need into .venv.
+
+# Sandboxes are isolated by bubblewrap. Without it (and without the right to install it) they run as plain
+# processes of this user, and t1 says so.
+sandbox:
+	@command -v bwrap >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y bubblewrap; } \
+	  || echo "warning: bubblewrap is missing; commands of the quickstart's tasks will run unisolated" >&2
+
+quickstart: install ## Plan, preflight, launch and watch a small real PPO campaign on this machine.
+	$(T1) plan $(SPEC)
+	$(T1) preflight $(SPEC)
+	$(T1) launch $(SPEC) --yes --detach
+	$(T1) watch quickstart
+	$(T1) status quickstart
+
+test: install ## Run the test suite.
+	$(BIN)/python -m pytest -n 2
+
+lint: install ## Check style and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install ## Check types strictly.
+	$(BIN)/mypy
+
+verify-learning: install ## Prove that training learns: 3 seeds and a control (about half an hour).
+	$(BIN)/python -m t1cli.embedded.verify_learning
+
+verify-replay: install ## Prove what routing replay does to the log-prob gap.
+	$(BIN)/python -m t1cli.embedded.replay_study
+
+verify-memory: install ## Predict every measured memory case and print the errors.
+	$(BIN)/python -m memory_model.evaluate
+
+clean: ## Remove what make made.
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,38 @@
+"""Preflight results as lines for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from t1cli.preflight.report import CheckResult, PreflightReport
+from t1cli.ui.console import answer
+
+MARKS = {"pass": "✓", "warn": "!", "fail": "✗", "skipped": "-", "crashed": "?"}
+STYLES = {"pass": "green", "warn": "yellow", "fail": "red", "skipped": "dim", "crashed": "magenta"}
+
+
+def print_check(result: CheckResult) -> None:
+    """One check: mark, state in words, what was found; then what was wanted and the fix where it matters."""
+    console = answer()
+    console.print(f"{MARKS[result.status]} {result.status:<8}", style=STYLES[result.status], end="")
+    console.print(f"{result.id:<26} {result.found}")
+    if result.status in ("warn", "fail", "crashed"):
+        console.print(f"  wanted: {result.wanted}")
+        console.print(f"  fix:    {result.fix}")
+
+
+def print_summary(report: PreflightReport, spec_argument: str, *, seconds: float) -> None:
+    """The counts line, and the next command."""
+    counts = Counter(check.status for check in report.checks)
+    said = ", ".join(f"{counts[state]} {_word(state)}" for state in MARKS if counts[state])
+    console = answer()
+    console.print(f"{said} in {seconds:.1f} s")
+    if report.ready:
+        console.print(f"Next: t1 launch {spec_argument}")
+        return
+    bad = next(check for check in report.checks if check.status in ("fail", "crashed"))
+    console.print(f"Next: t1 preflight {spec_argument} --only {bad.id}")
+
+
+def _word(state: str) -> str:
+    return {"pass": "passed", "warn": "warned", "fail": "failed"}.get(state, state)

@@ -1,0 +1,103 @@
+"""Rooms import in one direction only, and the planning path stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "ray", "wandb", "fastapi", "numpy", "slime", "sglang", "httpx", "uvicorn", "starlette")
+
+# room -> rooms of t1cli that it may import (itself and errors always). `lazy` imports inside functions count too.
+MAY_IMPORT = {
+    "errors": set(),
+    "spec": set(),
+    "plan": {"spec"},
+    "preflight": {"spec", "plan", "terminal", "cluster"},
+    "launch": {"spec", "plan", "preflight", "cluster", "embedded"},
+    "watch": {"spec", "plan", "preflight", "launch", "cluster"},
+    "cluster": {"spec"},
+    "terminal": {"spec"},
+    "embedded": {"spec", "terminal", "launch", "cluster"},
+    "ui": {"spec", "plan", "preflight", "launch", "watch", "terminal"},
+    "cli": {"spec", "plan", "preflight", "launch", "watch", "terminal", "ui", "cluster", "embedded"},
+}
+# (room, room) -> the only module of the first that may import the second.
+ONLY_THROUGH = {("launch", "embedded"): "t1cli/launch/embedded_backend.py"}
+LIGHT_ROOMS = ("spec", "plan")
+
+
+def imports_of(path: Path) -> list[str]:
+    """Every module name imported anywhere in a file."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.append(node.module)
+    return names
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT / "t1cli").parts[0].removesuffix(".py")
+
+
+FILES = sorted((ROOT / "t1cli").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rooms_import_earlier_rooms_only(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        return
+    assert room in MAY_IMPORT, f"{room} is a room without an import rule"
+    for name in imports_of(path):
+        if not name.startswith("t1cli."):
+            continue
+        target = name.split(".")[1]
+        if target in (room, "errors"):
+            continue
+        assert target in MAY_IMPORT[room], f"{path.relative_to(ROOT)} imports {name}: {room} may not know {target}"
+        only = ONLY_THROUGH.get((room, target))
+        assert only is None or str(path.relative_to(ROOT)) == only, f"only {only} may import {target}, not {path}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_one_room_owns_each_heavy_dependency(path: Path) -> None:
+    room, names = room_of(path), {name.split(".")[0] for name in imports_of(path)}
+    if room != "ui":
+        assert "rich" not in names, "ui is the only importer of rich"
+    if room != "cluster":
+        assert "ray" not in names, "cluster makes every Ray client call"
+    if room in LIGHT_ROOMS:
+        assert not names & set(HEAVY), f"{room} imports {names & set(HEAVY)}"
+    if room == "terminal":
+        assert not names & {"torch", "slime", "ray"}, "terminal is free of slime and torch"
+
+
+def test_memory_model_is_standard_library_only() -> None:
+    allowed = set(sys.stdlib_module_names) | {"memory_model"}
+    for path in sorted((ROOT / "memory_model").rglob("*.py")):
+        if path.name.startswith("oracle"):  # its oracle imports torch and megatron lazily
+            continue
+        names = {name.split(".")[0] for name in imports_of(path)}
+        assert names <= allowed, f"{path.relative_to(ROOT)} imports {names - allowed}"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "experiments/quickstart/experiment.yaml", "--json"]])
+def test_help_and_plan_import_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from t1cli.cli.app import app\n"
+        f"result = CliRunner().invoke(app, {arguments!r})\n"
+        "assert result.exit_code == 0, result.output\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]"
