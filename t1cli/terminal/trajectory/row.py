@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+RoutingRows = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+"""Expert indices in the smallest type that holds the number of experts."""
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -19,7 +22,7 @@ class Turn:
     sampled_ids: tuple[int, ...]
     log_probs: tuple[float, ...]
     """One per sampled id, under the sampling distribution."""
-    routed_experts: npt.NDArray[np.uint8] | None
+    routed_experts: RoutingRows | None
     """(len(prompt_ids) + len(sampled_ids) - 1, L, K): row j is the routing that produced token j + 1's logits."""
     text: str
     finish_reason: str
@@ -57,11 +60,13 @@ class TrainingRow:
     """(T,) 1 exactly at sampled ids that carry loss."""
     log_probs: npt.NDArray[np.float32]
     """(T,) the engine's log-prob where loss_mask is 1, 0 elsewhere."""
-    routed_experts: npt.NDArray[np.uint8] | None
+    routed_experts: RoutingRows | None
     """(T - 1, L, K); row j is the routing of position j."""
     reward: float
     outcome: str
     """`scored`, or the failure that the policy itself caused."""
     weight_versions: tuple[int, ...]
     """One per turn."""
+    stop: str = "done"
+    """Why the trial's agent loop ended (a StopReason); turns, context, reply_cut and wall mean truncated."""
     audit: Audit = Audit()
