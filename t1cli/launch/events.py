@@ -1,0 +1,111 @@
+"""events.jsonl: what happened in a run and when, written as it happens and read back typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from t1cli.launch.cpu_clock import tree_cpu_seconds
+from t1cli.launch.json_files import LineLog, read_lines
+from t1cli.launch.redaction import Redactor
+
+Value = str | int | float | bool | None
+
+
+class EventKind(StrEnum):
+    """The closed list of what events.jsonl tells."""
+
+    LAUNCHED = "launched"
+    """A session of the attempt began: `session`, `pid`, `resumed` (bool)."""
+    PHASE_BEGAN = "phase_began"
+    """`phase`."""
+    PHASE_ENDED = "phase_ended"
+    """`phase`, `wall_seconds`, `cpu_seconds` (this process and all its descendants), `failed` (bool)."""
+    ROLLOUT_ENDED = "rollout_ended"
+    """`rollout`: a rollout was generated, trained on and its weights published."""
+    CHECKPOINT = "checkpoint"
+    """`rollout`, `role`, `path`, `bytes`: a checkpoint was renamed into place."""
+    SWEPT = "swept"
+    """`count`, `names`: what a dead session had left behind was destroyed."""
+    STOP_REQUESTED = "stop_requested"
+    """Somebody asked the campaign to stop after its next save."""
+    ALERT = "alert"
+    """`rule`, `severity`, `message`: a watch rule fired."""
+    NOTE = "note"
+    """`message`: anything else worth keeping."""
+    ENDED = "ended"
+    """`outcome` (`finished`, `stopped`, `interrupted`, `failed`), `detail`: the session is over."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of events.jsonl."""
+
+    time: float
+    """Unix seconds."""
+    kind: EventKind
+    fields: Mapping[str, Value] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """A field as text; empty when absent."""
+        value = self.fields.get(name)
+        return "" if value is None else str(value)
+
+    def number(self, name: str) -> float:
+        """A field as a number; 0 when absent or no number."""
+        value = self.fields.get(name)
+        return float(value) if isinstance(value, int | float) else 0.0
+
+
+class EventWriter:
+    """Appends events. Secrets of this process's environment never reach the file."""
+
+    def __init__(self, path: Path, *, redactor: Redactor | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._log = LineLog(path)
+        self._redactor = redactor or Redactor.of_environment()
+        self._clock = clock
+
+    def write(self, kind: EventKind, **fields: Value) -> None:
+        """Add one event."""
+        safe = {name: self._redactor.text(value) if isinstance(value, str) else value for name, value in fields.items()}
+        self._log.append({"time": self._clock(), "event": str(kind), **safe})
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """A named stretch of work: wall seconds and CPU seconds of this process and all descendants are recorded."""
+        self.write(EventKind.PHASE_BEGAN, phase=name)
+        wall, cpu, failed = time.monotonic(), tree_cpu_seconds(), True
+        try:
+            yield
+            failed = False
+        finally:
+            self.write(
+                EventKind.PHASE_ENDED,
+                phase=name,
+                wall_seconds=round(time.monotonic() - wall, 3),
+                cpu_seconds=round(max(0.0, tree_cpu_seconds() - cpu), 3),
+                failed=failed,
+            )
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        self._log.close()
+
+
+def read_events(path: Path) -> tuple[Event, ...]:
+    """Every whole event in the order written; kinds this version does not know are passed over."""
+    return tuple(event for line in read_lines(path) if (event := _event(line)) is not None)
+
+
+def _event(line: Mapping[str, Value]) -> Event | None:
+    moment = line.get("time")
+    try:
+        kind = EventKind(str(line.get("event")))
+    except ValueError:
+        return None
+    fields = {name: value for name, value in line.items() if name not in ("time", "event")}
+    return Event(float(moment) if isinstance(moment, int | float) else 0.0, kind, fields)

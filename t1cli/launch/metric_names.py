@@ -1,0 +1,30 @@
+"""Names of the metrics that t1 itself reads back: slime's own where slime has one, `terminal/*` for the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROLLOUT_STEP: Final = "rollout/step"
+"""Axis of `rollout/*`, `perf/*`, `terminal/*`: the rollout id, from 0."""
+TRAIN_STEP: Final = "train/step"
+"""Axis of `train/*`: rollout id × steps per rollout + step within it."""
+EVAL_STEP: Final = "eval/step"
+"""Axis of `eval/*`: the rollout id."""
+AXES: Final = (ROLLOUT_STEP, TRAIN_STEP, EVAL_STEP)
+
+REWARD: Final = "rollout/raw_reward"
+"""Mean reward of the trained batch."""
+CHECKS_PASSED: Final = "terminal/checks_passed"
+"""Mean number of a task's checks that a scored trial passed."""
+CHECK_RATE: Final = "terminal/check_rate"
+"""Mean share of a task's checks that a scored trial passed."""
+TRIALS: Final = "terminal/trials"
+"""Trials that ended in this rollout, failed ones included."""
+TRIALS_FAILED: Final = "terminal/trials_failed"
+"""Trials of this rollout that infrastructure failed: recorded, never trained on."""
+FAILED_BY_CAUSE: Final = "terminal/failed/"
+"""Prefix: trials of this rollout that failed by one cause, such as `terminal/failed/sandbox_create`."""
+EXPLAINED_VARIANCE: Final = "train/explained_variance"
+"""1 - Var(returns - values) / Var(returns) over loss tokens, with the critic's values before its update."""
+LOGPROB_GAP: Final = "train/train_rollout_logprob_abs_diff"
+"""Mean |trainer's old log-prob - sampler's log-prob| over loss tokens."""

@@ -1,0 +1,132 @@
+"""RunRecord: what was launched, from which code, on which machine, with what accepted. No secret is ever in it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from t1cli.errors import Refused
+from t1cli.launch.environment import recorded_environment
+from t1cli.launch.json_files import read_json, write_json
+from t1cli.launch.process_identity import ProcessIdentity
+from t1cli.launch.provenance import GitState, git_state, installed_versions, t1_source
+from t1cli.launch.redaction import Redactor
+from t1cli.launch.run_directory import RunDirectory
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Session:
+    """One process that ran, or runs, an attempt. A resume adds a session to the same attempt."""
+
+    number: int
+    """From 1."""
+    started: float
+    """Unix seconds."""
+    argv: tuple[str, ...]
+    """The t1 command line."""
+    digest: str
+    """Digest of the spec that this session runs."""
+    resumed_from_rollout: int | None
+    """Rollout of the checkpoint that this session continued from; None when it started afresh."""
+    accepted: tuple[str, ...]
+    """Finding and check IDs whose refusal was overridden."""
+    versions: Mapping[str, str]
+    spec_git: GitState
+    """The checkout that the experiment file lies in."""
+    t1_git: GitState
+    """The checkout that t1 itself runs from."""
+    host: str
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a launch left behind: one attempt of a campaign and every session that worked on it."""
+
+    name: str
+    attempt: int
+    run_dir: str
+    spec_path: str
+    digest: str
+    """Digest of the spec that the attempt began with."""
+    family: str
+    """Digest without what may change between sessions of one attempt."""
+    engine: str
+    job_id: str
+    """Ray job ID, or `pid:N` for a process of this machine."""
+    sessions: tuple[Session, ...]
+
+    @property
+    def session(self) -> Session:
+        """The newest session."""
+        return self.sessions[-1]
+
+    @property
+    def run_tag(self) -> str:
+        """A name that no other session shares; trial directories and sandbox owners carry it."""
+        return f"{self.name}.a{self.attempt}.s{self.session.number}"
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object with `format_version` first."""
+        return {"format_version": FORMAT_VERSION, **asdict(self)}
+
+    def resumed(self, session: Session, job_id: str) -> RunRecord:
+        """The record with one more session."""
+        return replace(self, sessions=(*self.sessions, session), job_id=job_id)
+
+
+def describe_session(
+    *, number: int, digest: str, spec_path: Path, accepted: tuple[str, ...], redactor: Redactor
+) -> Session:
+    """This process, now. `resumed_from_rollout` is filled in by whoever resumes."""
+    return Session(
+        number=number,
+        started=time.time(),
+        argv=redactor.argv(sys.argv),
+        digest=digest,
+        resumed_from_rollout=None,
+        accepted=accepted,
+        versions=installed_versions(),
+        spec_git=git_state(spec_path.resolve().parent),
+        t1_git=git_state(t1_source()),
+        host=ProcessIdentity.of().host,
+        environment=recorded_environment(redactor),
+    )
+
+
+def save_record(run: RunDirectory, record: RunRecord, redactor: Redactor) -> None:
+    """Write record.json."""
+    write_json(run.record_json, redactor.json(record.to_json()))
+
+
+def read_record(run: RunDirectory) -> RunRecord:
+    """Read record.json back. Raises Refused when it is missing or not one of ours."""
+    value = read_json(run.record_json)
+    if value is None:
+        raise Refused("no run record: the launch ended before it was written", where=str(run.record_json))
+    try:
+        return _record(value)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise Refused(
+            f"a run record that this t1 cannot read: {problem!r}",
+            where=str(run.record_json),
+            hint="it was written by another version of t1, or edited",
+        ) from problem
+
+
+def _record(value: dict[str, Any]) -> RunRecord:
+    fields = {name: value[name] for name in RunRecord.__dataclass_fields__ if name != "sessions"}
+    return RunRecord(**fields, sessions=tuple(_session(session) for session in value["sessions"]))
+
+
+def _session(value: dict[str, Any]) -> Session:
+    fields = {name: value[name] for name in Session.__dataclass_fields__}
+    fields["argv"], fields["accepted"] = tuple(fields["argv"]), tuple(fields["accepted"])
+    fields["spec_git"], fields["t1_git"] = GitState(**fields["spec_git"]), GitState(**fields["t1_git"])
+    return Session(**fields)

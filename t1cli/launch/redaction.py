@@ -1,0 +1,142 @@
+"""Keeps secrets out of everything a run writes: by name, by shape, and by value wherever it appears."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+REDACTED: Final = "<redacted>"
+_SHORTEST_VALUE_SOUGHT: Final = 6
+"""Shorter values are hidden under their own name only: replacing every `1` would destroy the text around it."""
+
+_SECRET_WORDS: Final = re.compile(
+    r".*(?:token|secrets?|password|passwd|passphrase|credentials?|apikey)|pwd|auth|authorization|bearer|cookie|jwt|pat"
+    r"|keys?|(?:access|private|secret)key"
+)
+# What stands beside `key` or `token` when it is a column, a vocabulary entry or a tensor dimension.
+_HARMLESS_BEFORE: Final = re.compile(
+    r"input|label|metadata|reward|eval|tool|multimodal|routing|sort|group|task|query|public|eod|eos|bos|pad|fim|middle"
+    r"|prefix|suffix|moe|first|last|per"
+)
+_HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|heads?|ids?|loss|count|dim|path|fingerprint")
+_NO_SECRET_VALUES: Final = frozenset(
+    {"", "true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", REDACTED}
+)
+
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SHAPES: Final = (
+    re.compile(r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,}"),
+    re.compile(r"\b(?:hf|ghp|gho|ghu|ghs|ghr|glpat|pypi|npm|xox[abprs])[_-][A-Za-z0-9_-]{16,}"),
+    re.compile(r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+    re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    re.compile(r"\bAIza[A-Za-z0-9_-]{35}"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+)
+_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}")
+_URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
+_OPTION: Final = re.compile(r"^--?([A-Za-z][\w.-]*)$")
+_ASSIGNMENT: Final = re.compile(r"^(-{0,2})([A-Za-z_][\w.-]*)=(.*)$", re.DOTALL)
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a variable, option or dotted key with this name holds a secret (`WANDB_API_KEY`, not `max_tokens`)."""
+    words = [word.lower() for word in _WORDS.findall(name.rsplit(".", 1)[-1])]
+    for index, word in enumerate(words):
+        if not _SECRET_WORDS.fullmatch(word):
+            continue
+        before = words[index - 1] if index else ""
+        after = words[index + 1] if index + 1 < len(words) else ""
+        vocabulary_or_column = word in ("key", "keys", "token") and bool(
+            _HARMLESS_BEFORE.fullmatch(before) or _HARMLESS_AFTER.fullmatch(after)
+        )
+        if not vocabulary_or_column:
+            return True
+    return False
+
+
+class Redactor:
+    """Replaces secrets in text, argument lists and JSON values."""
+
+    def __init__(self, secret_values: Iterable[str] = ()) -> None:
+        sought = {v for v in secret_values if len(v) >= _SHORTEST_VALUE_SOUGHT and v.lower() not in _NO_SECRET_VALUES}
+        # Longest first: a secret that contains another one must vanish whole.
+        pattern = "|".join(re.escape(value) for value in sorted(sought, key=len, reverse=True))
+        self._values = re.compile(pattern) if pattern else None
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str] | None = None, *more: Any) -> Redactor:
+        """Seeks the secret-named variables of an environment, and secret-named leaves of further JSON values."""
+        values = set(secret_values(dict(os.environ if environment is None else environment)))
+        for value in more:
+            values |= secret_values(value)
+        return cls(values)
+
+    def text(self, text: str) -> str:
+        """Text without known secret values and without anything shaped like a key."""
+        if self._values is not None:
+            text = self._values.sub(REDACTED, text)
+        for shape in _SHAPES:
+            text = shape.sub(REDACTED, text)
+        text = _BEARER.sub(rf"\1\2{REDACTED}", text)
+        return _URL_PASSWORD.sub(REDACTED, text)
+
+    def json(self, value: Any, name: str = "") -> Any:
+        """A copy of a JSON value; a leaf under a secret name is hidden whole, mapping keys are kept readable."""
+        if isinstance(value, Mapping):
+            return {self.text(str(k)): self.json(v, _child(name, str(k))) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.json(item, name) for item in value]
+        if _is_secret_leaf(name, value):
+            return REDACTED
+        return self.text(value) if isinstance(value, str) else value
+
+    def argv(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        """An argument list in which `--wandb-key X`, `--wandb-key=X` and `--set engine.env.TOKEN=X` hide X."""
+        shown: list[str] = []
+        hide_next = False
+        for argument in arguments:
+            assignment = _ASSIGNMENT.match(argument)
+            option = _OPTION.match(argument)
+            if hide_next and not argument.startswith("-"):
+                shown.append(REDACTED)
+            elif assignment and names_a_secret(assignment[2]):
+                shown.append(f"{assignment[1]}{assignment[2]}={REDACTED}")
+            else:
+                shown.append(self.text(argument))
+            hide_next = bool(option and names_a_secret(option[1]))
+        return tuple(shown)
+
+
+def secret_values(value: Any, name: str = "") -> set[str]:
+    """Every text under a secret name in a JSON value."""
+    if isinstance(value, Mapping):
+        return {text for key, item in value.items() for text in secret_values(item, _child(name, str(key)))}
+    if isinstance(value, list | tuple):
+        return {text for item in value for text in secret_values(item, name)}
+    return {str(value)} if _is_secret_leaf(name, value) else set()
+
+
+def assigned_secrets(arguments: Sequence[str]) -> set[str]:
+    """The values that an argument list gives to secret names."""
+    pairs = [match for argument in arguments if (match := _ASSIGNMENT.match(argument))]
+    found = {match[3].strip("'\"") for match in pairs if names_a_secret(match[2])}
+    for option, value in itertools.pairwise(arguments):
+        match = _OPTION.match(option)
+        if match and names_a_secret(match[1]) and not value.startswith("-"):
+            found.add(value)
+    return found
+
+
+def _child(name: str, key: str) -> str:
+    # What lies under a secret name is secret, whatever it is called there (origins.json: `value` under the dotted key).
+    return name if names_a_secret(name) else key
+
+
+def _is_secret_leaf(name: str, value: Any) -> bool:
+    if isinstance(value, bool) or value is None or not names_a_secret(name):
+        return False
+    return str(value).lower() not in _NO_SECRET_VALUES
