@@ -29,10 +29,17 @@ class StopReason(StrEnum):
     """The context wall was reached."""
     REPLY_CUT = "reply_cut"
     """A reply ran into its token limit."""
+    MALFORMED = "malformed"
+    """Too many replies in a row that could not be read."""
     WALL = "wall"
     """The trial's wall time was used up."""
     FAILED = "failed"
     """Infrastructure failed; see the outcome."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a budget ended the trial rather than the policy."""
+        return self in (StopReason.TURNS, StopReason.CONTEXT, StopReason.REPLY_CUT, StopReason.WALL)
 
 
 @dataclass(frozen=True)

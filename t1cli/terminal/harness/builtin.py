@@ -1,0 +1,179 @@
+"""The built-in agent loop: one shell command per reply, its output as the next observation."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+
+from t1cli.terminal.harness.chat_template import ChatTemplate, Reply
+from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
+from t1cli.terminal.harness.limits import Limits
+from t1cli.terminal.harness.observation import fitted, observation_text
+from t1cli.terminal.rollout.outcome import StopReason
+from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
+from t1cli.terminal.trajectory.row import Turn
+
+EXEC_GRACE_SECONDS = 10.0
+"""A sandbox that does not answer this long after a command's time limit is lost."""
+
+
+@dataclass(frozen=True)
+class TurnNote:
+    """One turn as a person reads it."""
+
+    reply: str
+    kind: str
+    """`command`, `done`, `malformed` or `cut`."""
+    observation: str
+    exit_code: int | None
+    prompt_tokens: int
+    sampled_tokens: int
+    engine_seconds: float
+    command_seconds: float
+
+
+class BuiltinAgent:
+    """One trial's agent. `turns`, `notes` and `lost_tokens` stay readable when `run` fails or is cancelled."""
+
+    def __init__(
+        self, *, engine: Engine, sandbox: Sandbox, template: ChatTemplate, limits: Limits, trial_id: str, seed: int
+    ) -> None:
+        self.turns: list[Turn] = []
+        self.notes: list[TurnNote] = []
+        self.lost_tokens = 0
+        """Tokens sampled for replies that never became a turn."""
+        self._engine, self._sandbox, self._template = engine, sandbox, template
+        self._limits, self._trial_id, self._seed = limits, trial_id, seed
+        self._malformed_in_a_row = 0
+
+    async def run(self, instruction: str, *, deadline: float) -> StopReason:
+        """Play until a stop; `deadline` is in the event loop's time. Raises EngineError and SandboxError."""
+        ids = self._template.render_task(instruction)
+        while (stop := self._out_of_budget(len(ids), deadline)) is None:
+            generation = await self._reply(ids, deadline)
+            if generation is None:
+                return StopReason.WALL
+            stop, observation = await self._act(ids, generation, deadline)
+            if stop is not None:
+                return stop
+            ids = (*ids, *generation.sampled_ids, *self._template.render_observation(observation))
+        return stop
+
+    def _out_of_budget(self, prompt_tokens: int, deadline: float) -> StopReason | None:
+        if len(self.turns) >= self._limits.max_turns:
+            return StopReason.TURNS
+        if prompt_tokens + self._limits.max_new_tokens_per_turn > self._limits.context_tokens:
+            return StopReason.CONTEXT
+        if asyncio.get_running_loop().time() >= deadline:
+            return StopReason.WALL
+        return None
+
+    async def _reply(self, ids: tuple[int, ...], deadline: float) -> Generation | None:
+        """The next reply, or None when the deadline came first."""
+        rid = f"{self._trial_id}-t{len(self.turns)}"
+        sampling = Sampling(
+            max_new_tokens=self._limits.max_new_tokens_per_turn,
+            temperature=self._limits.temperature,
+            top_p=self._limits.top_p,
+            stop_ids=self._template.stop_ids,
+            seed=_turn_seed(self._seed, len(self.turns)),
+        )
+        try:
+            async with asyncio.timeout_at(deadline):
+                generation = await self._engine.generate(ids, rid=rid, sampling=sampling)
+        except TimeoutError:
+            return None
+        finally:
+            self.lost_tokens += self._engine.take_lost(rid)
+        if generation.finish_reason not in ("stop", "length") or not generation.sampled_ids:
+            self.lost_tokens += len(generation.sampled_ids)
+            raise EngineError("engine_aborted", f"finish reason {generation.finish_reason}")
+        return generation
+
+    async def _act(
+        self, ids: tuple[int, ...], generation: Generation, deadline: float
+    ) -> tuple[StopReason | None, str]:
+        """Record the reply as a turn and do what it says: a reason to stop, or the next observation."""
+        text = self._template.decode(generation.sampled_ids)
+        self.turns.append(_turn(ids, generation, text))
+        if generation.finish_reason == "length":
+            self._note(generation, text, kind="cut")
+            return StopReason.REPLY_CUT, ""
+        reply = self._template.parse_reply(text)
+        if reply.kind == "command":
+            self._malformed_in_a_row = 0
+            return await self._run_command(generation, reply, text, deadline)
+        if reply.kind == "done":
+            self._note(generation, text, kind="done")
+            return StopReason.DONE, ""
+        return self._refuse(generation, reply, text)
+
+    async def _run_command(
+        self, generation: Generation, reply: Reply, text: str, deadline: float
+    ) -> tuple[StopReason | None, str]:
+        left_seconds = deadline - asyncio.get_running_loop().time()
+        timeout_seconds = min(self._limits.command_timeout_seconds, left_seconds)
+        if timeout_seconds <= 0:
+            self._note(generation, text, kind="command")
+            return StopReason.WALL, ""
+        try:
+            async with asyncio.timeout(timeout_seconds + EXEC_GRACE_SECONDS):
+                result = await self._sandbox.exec(reply.command, timeout_seconds=timeout_seconds)
+        except TimeoutError as error:
+            raise SandboxError(f"no answer {EXEC_GRACE_SECONDS:g} s after the command's time limit") from error
+        observation = fitted(
+            observation_text(result, timeout_seconds=timeout_seconds),
+            template=self._template,
+            max_tokens=self._limits.observation_tokens,
+        )
+        self._note(generation, text, kind="command", observation=observation, ran=(result.exit_code, result.seconds))
+        cut_by_wall = result.timed_out and timeout_seconds < self._limits.command_timeout_seconds
+        return (StopReason.WALL if cut_by_wall else None), observation
+
+    def _refuse(self, generation: Generation, reply: Reply, text: str) -> tuple[StopReason | None, str]:
+        """A reply that nobody can read is the policy's own failure: it is told so and goes on, for a while."""
+        self._malformed_in_a_row += 1
+        observation = fitted(
+            f"malformed reply: {reply.why}", template=self._template, max_tokens=self._limits.observation_tokens
+        )
+        self._note(generation, text, kind="malformed", observation=observation)
+        over = self._malformed_in_a_row >= self._limits.max_malformed_in_a_row
+        return (StopReason.MALFORMED if over else None), observation
+
+    def _note(
+        self,
+        generation: Generation,
+        text: str,
+        *,
+        kind: str,
+        observation: str = "",
+        ran: tuple[int, float] | None = None,
+    ) -> None:
+        note = TurnNote(
+            reply=text,
+            kind=kind,
+            observation=observation,
+            exit_code=ran[0] if ran else None,
+            prompt_tokens=len(self.turns[-1].prompt_ids),
+            sampled_tokens=len(generation.sampled_ids),
+            engine_seconds=generation.seconds,
+            command_seconds=ran[1] if ran else 0.0,
+        )
+        self.notes.append(note)
+
+
+def _turn(ids: tuple[int, ...], generation: Generation, text: str) -> Turn:
+    return Turn(
+        prompt_ids=ids,
+        sampled_ids=generation.sampled_ids,
+        log_probs=generation.log_probs,
+        routed_experts=generation.routed_experts,
+        text=text,
+        finish_reason=generation.finish_reason,
+        weight_version=generation.weight_version,
+    )
+
+
+def _turn_seed(seed: int, turn: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}:{turn}".encode()).digest()[:4], "big") >> 1
