@@ -43,7 +43,7 @@ def assemble(turns: Sequence[Turn], *, label: RowLabel, routing: RoutingUse) -> 
         if not rows or not rows[-1].continues(turn):
             rows.append(_RowDraft())
         rows[-1].append(turn)
-    return tuple(row.finished(label) for row in rows)
+    return tuple(row.finished(label, is_split=index > 0) for index, row in enumerate(rows))
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _RowDraft:
         self.loss_mask.extend([0 if log_probs is None else 1] * len(ids))
         self.log_probs.extend([0.0] * len(ids) if log_probs is None else log_probs)
 
-    def finished(self, label: RowLabel) -> TrainingRow:
+    def finished(self, label: RowLabel, *, is_split: bool) -> TrainingRow:
         tokens = np.asarray(self.tokens, dtype=np.int32)
         loss_mask = np.asarray(self.loss_mask, dtype=np.uint8)
         return TrainingRow(
@@ -92,8 +92,7 @@ class _RowDraft:
             stop=label.stop,
             audit=Audit(
                 turns=len(self.turns),
-                # The first turn of a split row continued nothing; the caller sees splits as rows of one trial.
-                strict=len(self.turns),
+                strict=len(self.turns) - is_split,
                 sampled_tokens=sum(len(turn.sampled_ids) for turn in self.turns),
                 trained_tokens=int(loss_mask.sum()),
                 drifted_in_loss=drifted_in_loss(tokens, loss_mask, self.turns),
@@ -104,7 +103,7 @@ class _RowDraft:
         pieces = [piece for piece in self.routing_pieces if piece is not None]
         if len(pieces) < len(self.routing_pieces):
             return None
-        rows: RoutingRows = np.concatenate(pieces, axis=0)
+        rows: RoutingRows = np.concatenate(pieces, axis=0).astype(pieces[0].dtype, copy=False)
         if rows.shape[0] != len(self.tokens) - 1:
             raise WrongRouting(f"{rows.shape[0]} routing rows for {len(self.tokens)} tokens, expected one less")
         return rows
@@ -116,7 +115,7 @@ def _check(turn: Turn, label: RowLabel, routing: RoutingUse) -> None:
     if turn.routed_experts is None:
         if routing == "required":
             raise MissingRouting(
-                f"trial {label.trial_id}: the engine sent no routed experts, and dropping the trial would bias the batch",
+                f"trial {label.trial_id}: the engine sent no routed experts; dropping the trial would bias the batch",
                 hint="start the engine with routed experts returned, or set rollout.routing_replay=false",
             )
         return
