@@ -1,0 +1,72 @@
+"""Finds presets and shipped experiments, in a checkout and in an installed wheel alike."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from t1cli.errors import BadInput
+
+EXPERIMENT_FILE = "experiment.yaml"
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@cache
+def data_root() -> Path:
+    """The directory that holds `presets/` and `experiments/`: the wheel's data, or the checkout."""
+    for candidate in (_PACKAGE / "_data", _PACKAGE.parent):
+        if (candidate / "presets").is_dir():
+            return candidate
+    raise BadInput(f"presets are missing beside {_PACKAGE}", hint="reinstall t1cli")
+
+
+def presets_dir() -> Path:
+    """Directory of the presets; `model/qwen3-8b` is the file `model/qwen3-8b.yaml` in it."""
+    return data_root() / "presets"
+
+
+def experiments_dir() -> Path:
+    """Directory of the shipped experiments, one folder each."""
+    return data_root() / "experiments"
+
+
+def preset_names() -> list[str]:
+    """Every preset that an experiment may list, sorted. Rule packs and slime's tables are not presets."""
+    root = presets_dir()
+    found = (path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml"))
+    return sorted(name for name in found if not name.startswith(("watch/", "slime/")))
+
+
+def experiment_names() -> list[str]:
+    """Every shipped experiment, sorted."""
+    return sorted(path.parent.name for path in experiments_dir().glob(f"*/{EXPERIMENT_FILE}"))
+
+
+def find_experiment(argument: Path) -> Path:
+    """The experiment file behind a path, a directory or the bare name of a shipped experiment."""
+    if argument.is_file():
+        return argument
+    if argument.is_dir():
+        inside = argument / EXPERIMENT_FILE
+        if inside.is_file():
+            return inside
+        raise BadInput(f"{argument} is a directory without {EXPERIMENT_FILE}", str(argument), _near(argument.name))
+    shipped = experiments_dir() / argument / EXPERIMENT_FILE
+    if len(argument.parts) == 1 and shipped.is_file():
+        return shipped
+    raise BadInput(f"no experiment at {argument}", hint=_near(argument.name))
+
+
+def shown_path(path: Path) -> str:
+    """A path as people read it: below the working directory relative, otherwise as it is."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return str(path)
+
+
+def _near(name: str) -> str:
+    names = experiment_names()
+    close = get_close_matches(name.removesuffix(".yaml"), names, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"shipped experiments: {', '.join(names)}"
