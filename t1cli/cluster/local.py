@@ -1,0 +1,161 @@
+"""A private Ray on this machine's loopback: own ports, own temporary directory, nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from t1cli.cluster import guard
+from t1cli.errors import CouldNotAsk, T1Error
+
+_OBJECT_STORE_BYTES = 256 * 2**20
+
+# Unix socket paths are limited to 107 bytes and Ray adds about 75, so the directory lies directly below /tmp.
+_TEMP_ROOT = Path("/tmp") if os.access("/tmp", os.W_OK) else Path(tempfile.gettempdir())
+
+PRIVATE_ENVIRONMENT: Mapping[str, str] = {
+    # Recent Ray turns token authentication on by itself once it finds a token in the user's home, and then refuses
+    # clients that do not say so. The cluster listens on loopback only, so it says `disabled` outright.
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # A leading `ray start` or job would otherwise be joined instead of starting our own.
+    "RAY_ADDRESS": "",
+    # Expert training frees and asks for the same large blocks all the time; giving them back to the kernel in between
+    # costs more than the arithmetic.
+    "MALLOC_TRIM_THRESHOLD_": str(2**33),
+    "MALLOC_MMAP_THRESHOLD_": str(2**33),
+    "MALLOC_TOP_PAD_": str(2**26),
+    # Idle OpenMP threads must sleep: spinning ones take the other process's core.
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+}
+"""Environment of every process of the cluster."""
+
+
+class ActorFailed(T1Error):
+    """A process of the cluster died or raised something that is no T1Error: a bug or the machine, not the user."""
+
+
+class RemoteObject:
+    """An object living in a process of its own; one call at a time unless it was started with more threads."""
+
+    def __init__(self, handle: Any, name: str) -> None:
+        self._handle, self.name = handle, name
+
+    async def call(self, method: str, *arguments: object, **named: object) -> Any:
+        """Run a method there. T1Errors arrive as they were raised, everything else as ActorFailed."""
+        import ray
+
+        try:
+            return await getattr(self._handle, method).remote(*arguments, **named)
+        except ray.exceptions.RayTaskError as failure:
+            cause = failure.cause
+            if isinstance(cause, T1Error):
+                raise cause from None
+            raise ActorFailed(f"the {self.name} failed in `{method}`: {failure}") from failure
+        except ray.exceptions.RayError as failure:
+            raise ActorFailed(
+                f"the {self.name}'s process is gone: {type(failure).__name__}", hint="its output under logs/ray/"
+            ) from failure
+
+
+@dataclass
+class LocalCluster:
+    """A running private Ray and the guard that outlives its driver."""
+
+    mark: str
+    temp_dir: Path
+    record: Path
+    _guard: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, record: Path, logs: Path) -> LocalCluster:
+        """Start Ray for this process. Its mark and directory are in `record` before anything of it exists.
+
+        Raises CouldNotAsk when Ray does not come up.
+        """
+        temp_dir = Path(tempfile.mkdtemp(prefix="t1-ray-", dir=_TEMP_ROOT))
+        mark = secrets.token_hex(8)
+        record.write_text(json.dumps({"mark": mark, "temp_dir": str(temp_dir)}) + "\n")
+        watcher = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, mark, str(temp_dir), str(logs)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        cluster = cls(mark, temp_dir, record, watcher)
+        try:
+            _init_ray(mark, temp_dir)
+        except Exception as failure:
+            cluster.close()
+            raise CouldNotAsk(f"a private Ray did not start: {failure}", hint=f"its logs: {logs}") from failure
+        return cluster
+
+    def spawn(self, kind: type, *arguments: object, name: str, threads: int = 1) -> RemoteObject:
+        """Start an object in a process of its own; `threads` calls may run in it at once."""
+        import ray
+
+        remote: Any = ray.remote(kind).options(num_cpus=0, max_concurrency=threads, max_restarts=0, max_task_retries=0)
+        return RemoteObject(remote.remote(*arguments), name)
+
+    def close(self) -> None:
+        """End every process of the cluster and remove its directory; safe to call twice."""
+        import ray
+
+        ray.shutdown()
+        if self._guard.stdin is not None and not self._guard.stdin.closed:
+            self._guard.stdin.close()
+        self._guard.wait(timeout=30)
+        self.record.unlink(missing_ok=True)
+
+
+def sweep_cluster(record: Path) -> int:
+    """End what a dead driver's private Ray left behind; returns the number of processes ended."""
+    try:
+        left = json.loads(record.read_text())
+        mark, temp_dir = str(left["mark"]), Path(left["temp_dir"])
+    except (OSError, ValueError, KeyError):
+        return 0
+    ended = guard.end_cluster(mark)
+    if temp_dir.name.startswith("t1-ray-"):
+        shutil.rmtree(temp_dir, ignore_errors=True)
+    record.unlink(missing_ok=True)
+    return ended
+
+
+def _init_ray(mark: str, temp_dir: Path) -> None:
+    """`ray.init` with the private environment, which this process itself keeps only while Ray's processes start."""
+    environment = {**PRIVATE_ENVIRONMENT, guard.MARK: mark}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        import ray
+
+        ray.init(
+            address="local",
+            num_cpus=os.cpu_count(),
+            num_gpus=0,
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(temp_dir),
+            _node_ip_address="127.0.0.1",
+        )
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

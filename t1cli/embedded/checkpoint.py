@@ -1,0 +1,201 @@
+"""Checkpoints of one role: a directory per iteration, written aside, then renamed; a half-written one is never taken.
+
+`<role dir>/iter_0000003/{model.safetensors, optimizer.safetensors, manifest.json}` and `<role dir>/latest`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from t1cli.errors import T1Error
+
+FORMAT_VERSION = 1
+LATEST = "latest"
+MANIFEST = "manifest.json"
+WEIGHTS = "model.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+
+_ITERATION = re.compile(r"^iter_(\d{7})$")
+_ASIDE = ".writing-"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the campaign stood when a checkpoint was taken."""
+
+    next_rollout: int
+    """The rollout that comes next; it is also the checkpoint's iteration number."""
+    weight_version: int
+    """Version of the saved actor weights."""
+    score: float | None = None
+    """What retention compares; None when nothing was measured."""
+
+
+@dataclass(frozen=True)
+class RoleState:
+    """Everything that is saved of one role."""
+
+    role: str
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor] | None
+    """Adam's moments and the random state; None when weights alone are kept."""
+    progress: Progress
+
+
+def write_checkpoint(directory: Path, state: RoleState) -> Path:
+    """Save one iteration and move `latest` to it. A crash at any point leaves the previous checkpoints as they were."""
+    directory.mkdir(parents=True, exist_ok=True)
+    final = directory / _name(state.progress.next_rollout)
+    aside = directory / f"{_ASIDE}{final.name}-{os.getpid()}"
+    _remove_leftovers(directory)
+    aside.mkdir()
+    _save_tensors(state.weights, aside / WEIGHTS)
+    if state.optimizer is not None:
+        _save_tensors(state.optimizer, aside / OPTIMIZER)
+    # The manifest comes last: it names every other file with its size and checksum.
+    _write_text(aside / MANIFEST, json.dumps(_manifest(aside, state), indent=1))
+    _sync_directory(aside)
+    if final.exists():
+        shutil.rmtree(final)
+    aside.rename(final)
+    _sync_directory(directory)
+    _point_latest(directory, final.name)
+    return final
+
+
+def complete_iterations(directory: Path) -> tuple[int, ...]:
+    """Iterations, oldest first, whose files are all there with the recorded checksums."""
+    if not directory.is_dir():
+        return ()
+    found = (match for match in (_ITERATION.match(entry.name) for entry in directory.iterdir()) if match)
+    return tuple(sorted(int(match[1]) for match in found if _is_whole(directory / match[0])))
+
+
+def newest_common(directories: Sequence[Path]) -> int | None:
+    """The newest iteration that every role has complete; None when there is none."""
+    common = set.intersection(*(set(complete_iterations(directory)) for directory in directories))
+    return max(common, default=None)
+
+
+def read_checkpoint(directory: Path, iteration: int, *, role: str) -> RoleState:
+    """Load one iteration. Raises T1Error when it is another role's or is not whole."""
+    path = directory / _name(iteration)
+    if not _is_whole(path):
+        raise T1Error(f"checkpoint {path} is not complete", hint="an older iteration of the same directory")
+    manifest = _read_manifest(path)
+    if manifest["role"] != role:
+        raise T1Error(f"checkpoint {path} holds the {manifest['role']}, the {role} was asked for")
+    optimizer = path / OPTIMIZER
+    return RoleState(
+        role=role,
+        weights=load_file(path / WEIGHTS),
+        optimizer=load_file(optimizer) if optimizer.exists() else None,
+        progress=Progress(**manifest["progress"]),
+    )
+
+
+def prune(directories: Sequence[Path], *, keep_latest: int, keep_best: int) -> tuple[int, ...]:
+    """Delete iterations that are neither among the newest nor the best-scored; returns the deleted numbers.
+
+    Call it after every role has been saved, so that a common iteration always stays.
+    """
+    iterations = complete_iterations(directories[0])
+    scored = [(score, number) for number in iterations if (score := _score(directories[0], number)) is not None]
+    best = sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:keep_best]
+    kept = set(iterations[-keep_latest:]) | {number for _, number in best}
+    gone = tuple(number for number in iterations if number not in kept)
+    for number in gone:
+        for directory in directories:
+            # Renamed first: a crash in the middle of the deletion must not leave a directory that looks whole.
+            _discard(directory / _name(number))
+    return gone
+
+
+def _name(iteration: int) -> str:
+    return f"iter_{iteration:07d}"
+
+
+def _manifest(aside: Path, state: RoleState) -> dict[str, object]:
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(aside.iterdir())}
+    return {
+        "format_version": FORMAT_VERSION,
+        "role": state.role,
+        "what": "weights" if state.optimizer is None else "full",
+        "progress": asdict(state.progress),
+        "files": files,
+    }
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        files = _read_manifest(path)["files"]
+        return all(_sha256(path / name) == facts["sha256"] for name, facts in files.items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    return json.loads((path / MANIFEST).read_text())  # type: ignore[no-any-return]
+
+
+def _score(directory: Path, iteration: int) -> float | None:
+    score = _read_manifest(directory / _name(iteration))["progress"]["score"]
+    return None if score is None else float(score)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def _write_text(path: Path, text: str) -> None:
+    with path.open("w") as handle:
+        handle.write(text)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _point_latest(directory: Path, name: str) -> None:
+    aside = directory / f"{_ASIDE}{LATEST}"
+    _write_text(aside, name + "\n")
+    aside.replace(directory / LATEST)
+    _sync_directory(directory)
+
+
+def _remove_leftovers(directory: Path) -> None:
+    for entry in directory.glob(f"{_ASIDE}*"):
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _discard(path: Path) -> None:
+    if path.exists():
+        aside = path.with_name(f"{_ASIDE}{path.name}-gone")
+        path.rename(aside)
+        shutil.rmtree(aside)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,53 @@
+"""How much of the returns' variance the critic accounts for, and what goes wrong when computing it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class ValueFit:
+    """The critic's fit to one batch; None where the figure is undefined."""
+
+    explained_variance: float | None
+    """1 - Var(returns - values) / Var(returns); 1 is perfect, 0 no better than the mean, unbounded below."""
+    explained_variance_rows: float | None
+    """The same over one number per row (mean return, mean value), so that long rows do not dominate."""
+    value_mean: float
+    return_mean: float
+    return_std: float
+
+
+def value_fit(
+    values: npt.NDArray[np.float32], returns: npt.NDArray[np.float32], owner: npt.NDArray[np.int64]
+) -> ValueFit:
+    """Fit over loss-bearing tokens only: values, returns and the row index of each token are all (N,).
+
+    Only masked-in tokens may be passed: observation tokens would count values that nothing is trained on. A batch whose
+    returns are all equal has no variance to explain and gives None, never a division by almost zero.
+    """
+    if values.size == 0:
+        return ValueFit(None, None, math.nan, math.nan, math.nan)
+    count = np.bincount(owner).clip(min=1)
+    value_per_row = (np.bincount(owner, weights=values) / count)[np.unique(owner)]
+    return_per_row = (np.bincount(owner, weights=returns) / count)[np.unique(owner)]
+    return ValueFit(
+        explained_variance=_explained(values.astype(np.float64), returns.astype(np.float64)),
+        explained_variance_rows=_explained(value_per_row, return_per_row),
+        value_mean=float(values.mean(dtype=np.float64)),
+        return_mean=float(returns.mean(dtype=np.float64)),
+        return_std=float(returns.std(dtype=np.float64)),
+    )
+
+
+def _explained(values: npt.NDArray[np.float64], returns: npt.NDArray[np.float64]) -> float | None:
+    variance = float(returns.var())
+    if variance < _LEAST_VARIANCE:
+        return None
+    return 1.0 - float((returns - values).var()) / variance

@@ -1,0 +1,221 @@
+"""The trainer: both roles, the behaviour snapshots, one step per rollout, publishing and checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from t1cli.embedded.advantages import group_advantages
+from t1cli.embedded.batches import MicroBatch, micro_batches
+from t1cli.embedded.checkpoint import Progress, RoleState, newest_common, prune, read_checkpoint, write_checkpoint
+from t1cli.embedded.losses import RatioClip
+from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.embedded.ppo import ActorSettings, Metrics, actor_pass, behaviour_log_probs, critic_pass
+from t1cli.embedded.role import Role, load_optimizer_tensors, make_role, optimizer_tensors
+from t1cli.embedded.role_directories import RoleDirectories
+from t1cli.embedded.routing_study import free_routing_metrics
+from t1cli.errors import Refused
+from t1cli.spec.algorithm import PPO
+from t1cli.spec.experiment import ExperimentSpec
+from t1cli.terminal.trajectory.row import TrainingRow
+
+_RANDOM_STATE = "random_state"
+_CRITIC_SEED_OFFSET = 1
+
+
+@dataclass(frozen=True)
+class Published:
+    """Actor weights as the inference server takes them."""
+
+    version: int
+    weights: dict[str, Tensor]
+
+
+class Trainer:
+    """Owns the actor and (under PPO) the critic. Version 0 is what it starts with; each rollout trained adds one."""
+
+    def __init__(
+        self,
+        spec: ExperimentSpec,
+        directories: RoleDirectories,
+        *,
+        actor_weights: dict[str, Tensor] | None = None,
+        threads: int = 1,
+    ) -> None:
+        """`actor_weights` None starts from the seeded random initialisation; a cold critic takes the actor's trunk."""
+        torch.set_num_threads(threads)
+        torch.manual_seed(spec.seed)
+        self._spec, self._directories = spec, directories
+        self._version = 0
+        self._actor = _make_actor(spec, actor_weights)
+        self._critic = _make_critic(spec, self._actor.model)
+        self._snapshots: dict[int, dict[str, Tensor]] = {}
+        self._behaviour = TinyMoE(self._actor.model.config) if keeps_old_actor(spec) else None
+
+    def train(self, rollout_id: int, rows: Sequence[TrainingRow]) -> Metrics:
+        """One step per role on one rollout's rows; slime's metric names, seconds under `perf/`."""
+        started = time.monotonic()
+        sampled_by = _only_version(rows)
+        batches = micro_batches(
+            rows, max_tokens=self._spec.trainer.max_tokens_per_gpu, replay=self._spec.rollout.routing_replay
+        )
+        metrics: Metrics = {"train/staleness": self._version - sampled_by, **_row_metrics(rows)}
+        advantages = self._advantages(rows, batches, metrics)
+        if not self._critic_only(rollout_id):
+            self._train_actor(batches, advantages, sampled_by, metrics)
+        self._version += 1
+        metrics["perf/train_time"] = time.monotonic() - started
+        return metrics
+
+    def publish(self) -> Published:
+        """Weights for the server; the behaviour snapshots rotate here, inside the caller's publish barrier.
+
+        Kept are what is published now and its predecessor, which sampled the batch that is still to be trained.
+        """
+        weights = {name: tensor.detach().clone() for name, tensor in self._actor.model.state_dict().items()}
+        if self._behaviour is not None:
+            self._snapshots = {at: state for at, state in self._snapshots.items() if at >= self._version - 1}
+            self._snapshots[self._version] = weights
+        return Published(self._version, weights)
+
+    def save(self, next_rollout: int, score: float | None) -> tuple[int, ...]:
+        """Write a checkpoint of every role, then apply retention; returns the iterations that retention deleted."""
+        progress = Progress(next_rollout, self._version, score)
+        full = self._spec.checkpoint.what == "full"
+        for role in self._roles():
+            write_checkpoint(self._directories.of(role.name), _role_state(role, progress, full=full))
+        retention = self._spec.checkpoint.retention
+        return prune(
+            [self._directories.of(role.name) for role in self._roles()],
+            keep_latest=retention.keep_latest,
+            keep_best=retention.keep_best,
+        )
+
+    def load(self) -> Progress | None:
+        """Go on from the newest iteration that every role has complete; None when there is none yet.
+
+        Raises Refused when it holds weights alone: without Adam's state a resumed run is another run.
+        """
+        iteration = newest_common([self._directories.of(role.name) for role in self._roles()])
+        if iteration is None:
+            return None
+        for role in self._roles():
+            state = read_checkpoint(self._directories.of(role.name), iteration, role=role.name)
+            _restore(role, state)
+        self._version = state.progress.weight_version
+        self._snapshots.clear()
+        return state.progress
+
+    def _roles(self) -> list[Role]:
+        return [self._actor] if self._critic is None else [self._actor, self._critic]
+
+    def _critic_only(self, rollout_id: int) -> bool:
+        algorithm = self._spec.algorithm
+        return isinstance(algorithm, PPO) and rollout_id < algorithm.critic.critic_only_steps
+
+    def _advantages(
+        self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch], metrics: Metrics
+    ) -> Sequence[Tensor]:
+        algorithm = self._spec.algorithm
+        if isinstance(algorithm, PPO):
+            assert self._critic is not None
+            started = time.monotonic()
+            advantages, critic_metrics = critic_pass(self._critic, batches, algorithm)
+            metrics |= critic_metrics
+            metrics["perf/critic_train_time"] = time.monotonic() - started
+            return advantages
+        per_row = torch.tensor(group_advantages(rows, algorithm), dtype=torch.float32)
+        return [per_row[list(batch.row_indices), None] * batch.response for batch in batches]
+
+    def _train_actor(
+        self, batches: Sequence[MicroBatch], advantages: Sequence[Tensor], sampled_by: int, metrics: Metrics
+    ) -> None:
+        settings = _actor_settings(self._spec)
+        model = self._behaviour_model(sampled_by)
+        started = time.monotonic()
+        old = behaviour_log_probs(model, batches, settings.temperature)
+        metrics["perf/log_probs_time"] = time.monotonic() - started
+        metrics |= free_routing_metrics(model, batches, settings.temperature)
+        started = time.monotonic()
+        metrics |= actor_pass(self._actor, batches, advantages, old, settings)
+        metrics["perf/actor_train_time"] = time.monotonic() - started
+
+    def _behaviour_model(self, sampled_by: int) -> TinyMoE:
+        """The network that sampled the batch: the live actor, or a snapshot when the pipeline runs ahead."""
+        if self._behaviour is None:
+            return self._actor.model
+        if sampled_by not in self._snapshots:
+            raise RuntimeError(
+                f"the batch was sampled by weights {sampled_by}, snapshots exist of {sorted(self._snapshots)}"
+            )
+        self._behaviour.load_state_dict(self._snapshots[sampled_by])
+        return self._behaviour
+
+
+def keeps_old_actor(spec: ExperimentSpec) -> bool:
+    """Whether old log-probs come from a snapshot: as the spec says, else whenever generation runs ahead."""
+    asked = spec.algorithm.keep_old_actor if isinstance(spec.algorithm, PPO) else None
+    return spec.rollout.pipeline != "sync" if asked is None else asked
+
+
+def _make_actor(spec: ExperimentSpec, weights: dict[str, Tensor] | None) -> Role:
+    config = TinyMoEConfig.from_architecture(spec.model.architecture)
+    model = TinyMoE(config, seed=spec.seed)
+    if weights is not None:
+        model.load_state_dict(weights)
+    algorithm = spec.algorithm
+    return make_role("actor", model, learning_rate=algorithm.actor_learning_rate, adam=algorithm.adam)
+
+
+def _make_critic(spec: ExperimentSpec, actor: TinyMoE) -> Role | None:
+    if not isinstance(spec.algorithm, PPO):
+        return None
+    model = TinyMoE(actor.config, head="value", seed=spec.seed + _CRITIC_SEED_OFFSET)
+    model.load_trunk(actor.state_dict())
+    return make_role("critic", model, learning_rate=spec.algorithm.critic.learning_rate, adam=spec.algorithm.adam)
+
+
+def _actor_settings(spec: ExperimentSpec) -> ActorSettings:
+    algorithm = spec.algorithm
+    high = algorithm.clip if isinstance(algorithm, PPO) else algorithm.clip_high or algorithm.clip
+    return ActorSettings(RatioClip(algorithm.clip, high), spec.rollout.temperature, algorithm.correction.clip)
+
+
+def _only_version(rows: Sequence[TrainingRow]) -> int:
+    versions = {version for row in rows for version in row.weight_versions}
+    if len(versions) != 1:
+        raise RuntimeError(f"one batch must come from one weight version, this one has {sorted(versions)}")
+    return versions.pop()
+
+
+def _row_metrics(rows: Sequence[TrainingRow]) -> Metrics:
+    """slime's means over the trained batch that the rows alone decide."""
+    return {
+        "rollout/rewards": sum(row.reward for row in rows) / len(rows),
+        "rollout/response_lengths": sum(len(row.tokens) - row.response_start for row in rows) / len(rows),
+        "rollout/total_lengths": sum(len(row.tokens) for row in rows) / len(rows),
+        "train/global_batch_size": len({row.trial_id for row in rows}),
+        "train/trained_tokens": sum(int(row.loss_mask.sum()) for row in rows),
+    }
+
+
+def _role_state(role: Role, progress: Progress, *, full: bool) -> RoleState:
+    optimizer = {**optimizer_tensors(role), _RANDOM_STATE: torch.get_rng_state()} if full else None
+    return RoleState(role.name, role.model.state_dict(), optimizer, progress)
+
+
+def _restore(role: Role, state: RoleState) -> None:
+    if state.optimizer is None:
+        raise Refused(
+            f"the {role.name}'s checkpoint holds weights alone, so this campaign cannot go on where it stopped",
+            where="checkpoint.what",
+            hint="launch it anew, with checkpoint.what=full if a crash should mean resume",
+        )
+    tensors = dict(state.optimizer)
+    torch.set_rng_state(tensors.pop(_RANDOM_STATE))
+    role.model.load_state_dict(dict(state.weights))
+    load_optimizer_tensors(role, tensors)

@@ -1,0 +1,104 @@
+"""A private Ray leaves nothing behind, not even when its driver is killed outright."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from t1cli.cluster.guard import MARK, end_cluster, marked_processes
+from t1cli.cluster.local import sweep_cluster
+
+DRIVER = """
+import asyncio, sys, time
+from pathlib import Path
+from t1cli.cluster.local import ActorFailed, LocalCluster
+from t1cli.errors import Refused
+
+class Counter:
+    def __init__(self, start): self.count = start
+    def add(self, n): self.count += n; return self.count
+    def refuse(self): raise Refused("no", where="here")
+    def crash(self): raise ValueError("broken")
+
+async def exercise(counter):
+    assert await counter.call("add", 2) == 42
+    try: await counter.call("refuse")
+    except Refused as refusal: assert refusal.diagnostics[0].where == "here"
+    else: raise AssertionError
+    try: await counter.call("crash")
+    except ActorFailed as failure: assert "broken" in failure.message
+    else: raise AssertionError
+
+record, logs = Path(sys.argv[1]), Path(sys.argv[2])
+cluster = LocalCluster.start(record, logs)
+asyncio.run(exercise(cluster.spawn(Counter, 40, name="counter")))
+print("up", flush=True)
+if sys.argv[3] == "close":
+    cluster.close()
+    cluster.close()
+else:
+    time.sleep(600)
+"""
+
+
+def wait_until(condition, seconds: float = 20.0) -> bool:
+    """Poll a condition with a deadline."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def start_driver(tmp_path: Path, how: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+    record = tmp_path / "ray.json"
+    command = [sys.executable, "-c", DRIVER, str(record), str(tmp_path / "logs"), how]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == b"up\n"
+    left = json.loads(record.read_text()) if record.exists() else {}
+    return driver, left
+
+
+def test_calls_errors_and_a_clean_end(tmp_path: Path) -> None:
+    driver, _ = start_driver(tmp_path, "close")
+    assert driver.wait(timeout=30) == 0
+    assert not (tmp_path / "ray.json").exists()
+
+
+def test_sigkill_of_the_driver_leaves_no_process_and_no_directory(tmp_path: Path) -> None:
+    driver, left = start_driver(tmp_path, "hold")
+    assert len(marked_processes(left["mark"])) >= 4
+    driver.send_signal(signal.SIGKILL)
+    driver.wait(timeout=10)
+    assert wait_until(lambda: not marked_processes(left["mark"]) and not Path(left["temp_dir"]).exists())
+    assert sweep_cluster(tmp_path / "ray.json") == 0
+
+
+def test_sweep_ends_what_even_the_guard_did_not(tmp_path: Path) -> None:
+    """Driver and guard both killed, as by a host that ends a whole container's processes one by one."""
+    temp_dir = tmp_path / "t1-ray-left"
+    temp_dir.mkdir()
+    record = tmp_path / "ray.json"
+    record.write_text(json.dumps({"mark": "abcd", "temp_dir": str(temp_dir)}))
+    survivor = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARK: "abcd"}
+    )
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARK: "abcde"}
+    )
+    try:
+        assert wait_until(lambda: bool(marked_processes("abcd")) and bool(marked_processes("abcde")))
+        assert sweep_cluster(record) == 1
+        assert survivor.wait(timeout=10) == -signal.SIGKILL
+        assert stranger.poll() is None
+        assert not temp_dir.exists() and not record.exists()
+    finally:
+        assert end_cluster("abcde") == 1
+        stranger.wait(timeout=10)
