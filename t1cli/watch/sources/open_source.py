@@ -1,0 +1,81 @@
+"""What a SOURCE argument means: a run (by name or path), a `.jsonl` file, or a `.csv` file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from t1cli.errors import BadInput
+from t1cli.launch.attempts import find_run
+from t1cli.launch.json_files import read_json
+from t1cli.launch.lock import runs_now
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.watch.sources.csv_file import CsvFile
+from t1cli.watch.sources.metrics_file import MetricsFile
+from t1cli.watch.sources.source import Source
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source, and what is known of the campaign behind it."""
+
+    source: Source
+    name: str
+    run: RunDirectory | None = None
+    packs: tuple[str, ...] = ()
+    window_scale: float = 1.0
+    protect: int = 0
+    variables: Mapping[str, float] = field(default_factory=dict)
+    total_rollouts: int | None = None
+
+
+def open_source(argument: str, runs_dir: Path) -> Opened:
+    """Open a source. Raises BadInput when there is no such run or file."""
+    path = Path(argument)
+    if path.suffix == ".csv" and path.is_file():
+        return Opened(CsvFile(path), path.stem)
+    if path.suffix == ".jsonl" and path.is_file():
+        return Opened(MetricsFile(path), path.stem)
+    if path.is_file():
+        raise BadInput(f"cannot read {path.name}: expected a run, a .jsonl or a .csv file", where=str(path))
+    return _open_run(find_run(argument, runs_dir))
+
+
+def _open_run(run: RunDirectory) -> Opened:
+    spec = _resolved_spec(run)
+    rollout, watch = _block(spec, "rollout"), _block(spec, "watch")
+    batch, samples = int(rollout.get("batch_size", 1)), int(rollout.get("samples_per_prompt", 1))
+    fallback = _block(_block(spec, "reward"), "fallback")
+    return Opened(
+        MetricsFile(run.metrics_jsonl, is_finished=lambda: not runs_now(run)),
+        name=f"{run.name}/attempt_{run.attempt}",
+        run=run,
+        packs=tuple(watch.get("packs", ())),
+        window_scale=float(watch.get("window_scale", 1.0)),
+        protect=int(watch.get("protect_first_rollouts", 30)),
+        variables={
+            "rollout_batch_size": batch,
+            "n_samples_per_prompt": samples,
+            "samples_per_rollout": batch * samples,
+            "fallback_max_share": float(fallback.get("max_share", 0.1)),
+        },
+        total_rollouts=rollout.get("num_rollouts"),
+    )
+
+
+def _resolved_spec(run: RunDirectory) -> dict[str, Any]:
+    """The run's spec as plain data; watching must work even where t1's own spec has moved on since."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(run.spec_yaml.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        found = read_json(run.plan_json)
+    return found if isinstance(found, dict) else {}
+
+
+def _block(spec: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = spec.get(key)
+    return found if isinstance(found, dict) else {}
