@@ -1,0 +1,92 @@
+"""Which terms are alive together: the moments of a step that can be its peak, per stage and role."""
+
+from __future__ import annotations
+
+from memory_model.coefficients import Coefficients
+from memory_model.terms import activations, buffers, gradients, logits, optimizer, weights
+from memory_model.terms.term import Situation
+
+Terms = dict[str, float]
+"""Bytes by term name."""
+
+
+def states(at: Situation) -> Terms:
+    """Weights, gradients and optimizer state of the stage."""
+    counts = at_counts(at)
+    setup = at.workload.optimizer
+    return {
+        "weights": weights.weight_bytes(counts),
+        "gradients": gradients.gradient_bytes(counts, setup),
+        "optimizer": optimizer.optimizer_bytes(counts, at.layout, setup),
+    }
+
+
+def at_counts(at: Situation) -> weights.LocalCounts:
+    """Parameters on one GPU of the stage."""
+    return weights.local_counts(
+        at.arch,
+        at.layout,
+        at.stage,
+        gdn_form=at.workload.gdn_form,
+        with_mtp=at.workload.train_mtp,
+        critic=at.role == "critic",
+    )
+
+
+def phases(at: Situation, coefficients: Coefficients) -> dict[str, Terms]:
+    """Every phase of the role's step as the terms of its worst moment, in bytes."""
+    held = states(at)
+    act = activations.stage_activations(at, coefficients)
+    fixed = {
+        "weight-gradient placeholders": buffers.weight_gradient_placeholder_bytes(at),
+        "workspaces": float(buffers.CUBLAS_WORKSPACE_BYTES),
+    }
+    base = {**held, **fixed}
+    forward_name = "values forward" if at.role == "critic" else "log-probs forward"
+    return {
+        forward_name: _forward_only(at, base, act),
+        "train forward and loss": _loss(at, base, act),
+        "train backward": _backward(at, base, act),
+        "optimizer step": {**base, "optimizer step": _step(at)},
+    }
+
+
+def _forward_only(at: Situation, base: Terms, act: activations.StageActivations) -> Terms:
+    """The worse of a layer in the middle and the head at the end; nothing is kept between them."""
+    head = {"head": _head_norms(at), **_logits(at, logits.logit_bytes(at.workload.loss).forward)}
+    layer = {"layer working set": act.forward_transient}
+    return {**base, **(head if sum(head.values()) > act.forward_transient else layer)}
+
+
+def _loss(at: Situation, base: Terms, act: activations.StageActivations) -> Terms:
+    """All micro-batches in flight are kept and the newest computes its loss."""
+    per_logit = logits.logit_bytes(at.workload.loss)
+    terms = {**base, "activations": act.kept, "head": _head_norms(at)}
+    return {**terms, **_logits(at, max(per_logit.forward, per_logit.loss_backward))}
+
+
+def _backward(at: Situation, base: Terms, act: activations.StageActivations) -> Terms:
+    """The worse of the head's backward and the last layer's."""
+    per_logit = logits.logit_bytes(at.workload.loss)
+    head = {
+        "head": logits.head_transient_bytes(at) + logits.head_weight_gradient_bytes(at),
+        **_logits(at, per_logit.head_backward),
+    }
+    layer = {"recomputed layer": act.recomputed, "layer gradients": act.backward_transient}
+    worse = head if sum(head.values()) > sum(layer.values()) else layer
+    return {**base, "activations": act.kept, **worse}
+
+
+def _logits(at: Situation, bytes_per_logit: float) -> Terms:
+    count = logits.local_logits(at)
+    return {"logits": count * bytes_per_logit} if count else {}
+
+
+def _head_norms(at: Situation) -> float:
+    """Final norm's input and output and the gathered hidden states."""
+    h = at.arch.hidden_size
+    return 2.0 * h * (2 * at.sequence_tokens + at.tokens) if at.stage.has_head else 0.0
+
+
+def _step(at: Situation) -> float:
+    return optimizer.step_transient_bytes(at_counts(at), at.layout, at.workload.optimizer)

@@ -1,0 +1,63 @@
+"""`predict`: the peak of one role on one layout, stage by stage and phase by phase."""
+
+from __future__ import annotations
+
+from memory_model.architecture import Architecture
+from memory_model.coefficients import DEFAULT, Coefficients
+from memory_model.device import Device
+from memory_model.layout import Layout, Stage, stages
+from memory_model.phases import Terms, phases
+from memory_model.prediction import Phase, Prediction, StagePrediction
+from memory_model.terms.outside import outside_terms
+from memory_model.terms.term import Role, Situation
+from memory_model.units import GIB
+from memory_model.workload import Workload
+
+
+def predict(
+    arch: Architecture,
+    layout: Layout,
+    workload: Workload,
+    device: Device,
+    role: Role = "actor",
+    *,
+    coefficients: Coefficients = DEFAULT,
+    band: tuple[float, float] = (0.95, 1.05),
+) -> Prediction:
+    """Memory of every pipeline stage. The layout must be possible (`why_impossible` is empty)."""
+    tokens = workload.tokens_per_rank(layout.cp)
+    built = tuple(
+        _stage(Situation(arch, layout, workload, stage, role, tokens), coefficients, band)
+        for stage in stages(arch.num_hidden_layers, layout)
+    )
+    return Prediction(role, built, device.usable_gib, band)
+
+
+def predict_stage(
+    arch: Architecture, layout: Layout, workload: Workload, stage: Stage, role: Role = "actor"
+) -> StagePrediction:
+    """One stage alone, with default coefficients."""
+    tokens = workload.tokens_per_rank(layout.cp)
+    return _stage(Situation(arch, layout, workload, stage, role, tokens), DEFAULT, (0.95, 1.05))
+
+
+def _stage(at: Situation, coefficients: Coefficients, band: tuple[float, float]) -> StagePrediction:
+    built = tuple(_phase(name, terms, at, coefficients) for name, terms in phases(at, coefficients).items())
+    worst = max(built, key=lambda phase: phase.peak_gib)
+    return StagePrediction(
+        stage=at.stage.index,
+        phases=built,
+        peak_gib=worst.peak_gib,
+        low_gib=worst.peak_gib * band[0],
+        high_gib=worst.peak_gib * band[1],
+        phase=worst.name,
+        terms=worst.terms,
+    )
+
+
+def _phase(name: str, terms: Terms, at: Situation, coefficients: Coefficients) -> Phase:
+    allocated = sum(terms.values())
+    outside = outside_terms(at.layout, at.workload, coefficients, allocated=allocated, moe=at.arch.is_moe)
+    everything = {key: value / GIB for key, value in {**terms, **outside}.items() if value > 0}
+    reserved = allocated * coefficients.reserved_over_allocated
+    return Phase(name, everything, allocated / GIB, reserved / GIB, sum(everything.values()))

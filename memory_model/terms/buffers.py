@@ -1,0 +1,59 @@
+"""Allocated bytes that belong to no tensor of the model: placeholders, workspaces, communication buffers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from memory_model.architecture import Architecture, LayerKind
+from memory_model.layout import Layout
+from memory_model.terms.term import Situation
+from memory_model.units import MIB
+
+CUBLAS_WORKSPACE_BYTES = 64 * MIB
+"""One 32 MiB workspace each for PyTorch's cuBLAS handle and for Transformer Engine (Hopper and later)."""
+
+
+def weight_gradient_placeholder_bytes(at: Situation) -> float:
+    """Transformer Engine from 2.3 caches one bf16 placeholder per distinct linear shape for fused accumulation.
+
+    transformer_engine/pytorch/module/base.py get_dummy_wgrad; grouped linears from 2.10, one per shape.
+    """
+    if not at.workload.kernels.gradient_accumulation_fusion:
+        return 0.0
+    shapes: set[tuple[float, float]] = set()
+    for kind, _ in at.kind_counts:
+        shapes |= linear_shapes(at.arch, at.layout, kind)
+    return sum(2.0 * rows * columns for rows, columns in shapes)
+
+
+@lru_cache(maxsize=4096)
+def linear_shapes(arch: Architecture, layout: Layout, kind: LayerKind) -> frozenset[tuple[float, float]]:
+    """Local (output, input) shapes of the Transformer Engine linears in one layer."""
+    h, tp = arch.hidden_size, layout.tp
+    factor = 2 if arch.gated_mlp else 1
+    shapes: set[tuple[float, float]] = set()
+    if not kind.startswith("gdn"):
+        shapes |= _attention_shapes(arch, tp)
+    if kind.endswith("moe"):
+        f = arch.moe_intermediate_size / layout.etp
+        shapes |= {(factor * f, h), (h, f)}
+        width = arch.shared_expert_intermediate_size / tp
+    else:
+        width = arch.intermediate_size / tp
+    if width:
+        shapes |= {(factor * width, h), (h, width)}
+    return frozenset(shapes)
+
+
+def _attention_shapes(arch: Architecture, tp: int) -> set[tuple[float, float]]:
+    h, heads = arch.hidden_size, arch.num_attention_heads / tp
+    mla = arch.mla
+    if mla is None:
+        q = heads * arch.head_dim * (2 if arch.attn_output_gate else 1)
+        kv = 2 * arch.num_key_value_heads / tp * arch.head_dim
+        return {(q + kv, h), (h, heads * arch.head_dim)}
+    up = heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+    shapes = {(mla.kv_lora_rank + mla.qk_rope_head_dim, h), (up, mla.kv_lora_rank), (h, heads * mla.v_head_dim)}
+    if mla.q_lora_rank is None:
+        return shapes | {(heads * mla.qk_head_dim, h)}
+    return shapes | {(mla.q_lora_rank, h), (heads * mla.qk_head_dim, mla.q_lora_rank)}
