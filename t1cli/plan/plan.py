@@ -55,6 +55,10 @@ class MemoryPlan:
 
     usable_gib: float
     roles: Mapping[str, RoleMemory]
+    band: str = ""
+    """Where the error band comes from: how many measured cases, and of which kind."""
+    tokens_per_micro_batch: int = 0
+    """Tokens of the largest micro-batch on one context-parallel rank."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,9 @@ class DiskPlan:
 
     disk_gib: float
     per_save_gib: float
+    """One save of every role."""
     total_gib: float
+    """All saves that retention keeps, plus the one being written."""
     saves_kept: int
 
 
@@ -90,6 +96,17 @@ class Schedule:
     step_seconds: float | None
     binding_side: Literal["rollout", "training", "unknown"]
     gpu_hours: float | None
+    """GPU-hours of the whole campaign."""
+    gpu_hours_per_step: float | None = None
+    """GPU-hours that one lost step costs."""
+    gpu_hours_per_day: float = 0.0
+    """GPU-hours that one wasted day costs."""
+    cost: float | None = None
+    """`gpu_hours` times `hardware.price_per_gpu_hour`, in its currency."""
+    epochs_drawn: float = 0.0
+    """Passes over the pool counting the surplus groups that over-sampling launches and discards."""
+    samples_per_step: int = 0
+    """slime's global batch size."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +114,19 @@ class PoolPlan:
     """Sandbox demand against capacity."""
 
     demand: int
+    """Sandboxes that one rollout wants at once, over-sampling included."""
     capacity: int
+    """Sandboxes that exist at once: servers × tasks × runs of a pool."""
     ratio: float
+    """demand / capacity."""
+    granted: int = 0
+    """Leases of the demand that every limit together grants at once, in the best case."""
+    placement_chance: float = 1.0
+    """Probability that hash routing finds a server for every task."""
+    closing_leases: int = 0
+    """Cancelled surplus sandboxes that may still be closing when a pipelined next rollout starts."""
+    evaluation_demand: int = 0
+    """Trials of one evaluation, if all were started at once."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +135,7 @@ class Parameters:
 
     total: int
     per_stage: tuple[int, ...]
+    """Parameters of the model in each pipeline stage; they sum to `total`."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +152,12 @@ class Plan:
     pool: PoolPlan
     parameters: Parameters
     findings: tuple[Finding, ...]
+    title: str = ""
+    """One line for people: algorithm, pipeline, GPUs."""
+    engine: str = "slime"
+    """`slime` or `embedded`."""
+    source: str = ""
+    """The experiment file the plan was made from, as the user named it."""
 
     @property
     def accepted_for_launch(self) -> bool:

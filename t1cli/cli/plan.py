@@ -1,0 +1,93 @@
+"""`t1 plan SPEC`: memory, host RAM, disk, schedule, pool and findings, before anything is booked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from t1cli.errors import ExitCode
+
+if TYPE_CHECKING:
+    from t1cli.plan.plan import Plan
+    from t1cli.spec.load import LoadedSpec
+
+
+def command(
+    spec: Annotated[str, typer.Argument(help="Experiment file, its directory, or a shipped experiment's name.")],
+    set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a value.")] = [],  # noqa: B006
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    strict: Annotated[bool, typer.Option(help="TIGHT counts as no.")] = False,
+    explain: Annotated[str | None, typer.Option(metavar="KEY", help="Show where a value came from.")] = None,
+    diff: Annotated[str | None, typer.Option(metavar="PLAN_OR_SPEC", help="Compare with a plan, run or spec.")] = None,
+    search: Annotated[bool, typer.Option(help="List layouts that fit, best first.")] = False,
+) -> int:
+    """Answer whether a campaign fits and what is wrong with it; exit 0 yes, 1 no."""
+    from t1cli.plan.build import build_plan
+    from t1cli.spec.load import load_experiment
+
+    loaded = load_experiment(Path(spec), set_)
+    if search:
+        return _search(loaded, as_json=json)
+    plan = build_plan(loaded, source=spec)
+    if explain is not None:
+        return _explain(loaded, plan, explain, as_json=json)
+    if diff is not None:
+        return _diff(loaded, plan, diff, as_json=json)
+    accepted = plan.accepted_for_launch and not (strict and plan.verdict == "TIGHT")
+    exit_code = ExitCode.YES if accepted else ExitCode.NO
+    _show(plan, exit_code, as_json=json)
+    return exit_code
+
+
+def _show(plan: Plan, exit_code: ExitCode, *, as_json: bool) -> None:
+    if as_json:
+        from t1cli.ui.json_view import print_object
+
+        print_object(plan.to_json())
+    else:
+        from t1cli.ui.plan_view import print_plan
+
+        print_plan(plan, exit_code=exit_code)
+
+
+def _explain(loaded: LoadedSpec, plan: Plan, key: str, *, as_json: bool) -> int:
+    from t1cli.plan.explain import explain, to_json
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.plan_extras_view import print_explained
+
+    found = explain(loaded, plan, key)
+    if as_json:
+        print_object(to_json(found))
+    else:
+        print_explained(found)
+    return ExitCode.YES
+
+
+def _diff(loaded: LoadedSpec, plan: Plan, other: str, *, as_json: bool) -> int:
+    from t1cli.plan.against import read_other
+    from t1cli.plan.diff import compare_plans
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.plan_extras_view import print_diff
+
+    old, old_loaded = read_other(other)
+    changes = compare_plans(old, plan, specs=(old_loaded, loaded) if old_loaded else None)
+    if as_json:
+        print_object(changes.to_json())
+    else:
+        print_diff(changes)
+    return ExitCode.YES
+
+
+def _search(loaded: LoadedSpec, *, as_json: bool) -> int:
+    from t1cli.plan.search import search_layouts
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.search_view import print_search
+
+    answer = search_layouts(loaded)
+    if as_json:
+        print_object(answer.to_json())
+    else:
+        print_search(answer)
+    return ExitCode.YES if answer.layouts else ExitCode.NO

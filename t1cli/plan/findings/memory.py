@@ -1,0 +1,3 @@
+"""M1, M2: GPU memory by the band."""
+
+RULES = ()

@@ -1,0 +1,141 @@
+"""C4, C9, staleness and batches: what the pipeline and slime's batching do with the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t1cli.plan.draft import Draft
+from t1cli.plan.plan import Finding
+
+# slime's own Gloo group keeps torch's 30 minutes; the report's campaigns set 60, and 120 for NCCL with CP.
+GLOO_MINUTES, NCCL_MINUTES_WITH_CP = 60, 120
+# The report's baselines collapsed at this lag.
+COLLAPSE_STALENESS = 8
+# Speed a shared checkpoint store is taken to write at; only a save far above the limit is flagged by it.
+ASSUMED_SAVE_GIB_PER_SECOND = 1.0
+SLOW_SAVE_SECONDS = 20 * 60
+
+
+def default_timeouts(draft: Draft) -> Iterator[Finding]:
+    """C4: time limits under which a straggler or a cold compile reads as a hang."""
+    if not draft.on_slime:
+        return
+    trainer, cp = draft.spec.trainer, draft.spec.topology.cp
+    if trainer.gloo_timeout_minutes < GLOO_MINUTES:
+        yield draft.finding(
+            "C4",
+            "warning",
+            key="trainer.gloo_timeout_minutes",
+            message=f"Gloo waits {trainer.gloo_timeout_minutes} min at the weight-update barrier; a run of the T1 "
+            f"report died there at 30 min while one actor rank was only slow",
+            fix=f"--set trainer.gloo_timeout_minutes={GLOO_MINUTES}",
+        )
+    if cp > 1 and trainer.nccl_timeout_minutes < NCCL_MINUTES_WITH_CP:
+        yield draft.finding(
+            "C4",
+            "warning",
+            key="trainer.nccl_timeout_minutes",
+            message=f"NCCL waits {trainer.nccl_timeout_minutes} min with CP {cp}: one rank compiling kernels cold for "
+            f"longer than that stops its peers (first micro-batches took 489 s, later ones 22 s)",
+            fix=f"--set trainer.nccl_timeout_minutes={NCCL_MINUTES_WITH_CP}",
+        )
+    yield draft.finding(
+        "C4",
+        "notice",
+        key="engine.kind",
+        message="stays unpatched: slime's weight-push group keeps torch's default time limit and has no flag; its own "
+        "Gloo group and the NCCL groups it rebuilds after offload follow trainer.*_timeout_minutes only through a "
+        "patch in the trainer's init hook",
+        fix="nothing to set; a push or wake-up near 10 min needs a look at the network first",
+    )
+
+
+def slow_save(draft: Draft) -> Iterator[Finding]:
+    """C4: a save that holds a barrier for longer than 20 minutes."""
+    seconds = draft.disk.per_save_gib / ASSUMED_SAVE_GIB_PER_SECOND
+    if not draft.on_slime or seconds <= SLOW_SAVE_SECONDS:
+        return
+    yield draft.finding(
+        "C4",
+        "warning",
+        key="checkpoint.what",
+        message=f"one save is {draft.disk.per_save_gib:,.0f} GiB: {seconds / 60:.0f} min at an assumed "
+        f"{ASSUMED_SAVE_GIB_PER_SECOND:g} GiB/s, and ranks wait for each other at its barrier",
+        fix="--set checkpoint.what=weights, or a store known to be faster",
+    )
+
+
+def old_policy(draft: Draft) -> Iterator[Finding]:
+    """C9: in a pipeline the ratio's denominator must come from the weights that sampled."""
+    algorithm, rollout = draft.spec.algorithm, draft.spec.rollout
+    if rollout.pipeline == "sync":
+        return
+    keep = algorithm.keep_old_actor if algorithm.kind == "ppo" else None
+    if keep is False:
+        yield draft.finding(
+            "C9",
+            "error",
+            key="algorithm.keep_old_actor",
+            message=f"{rollout.pipeline} without keep_old_actor: old log-probs would come from weights one update "
+            f"newer than the sampler's, so the ratio is between the wrong policies",
+            fix="--set algorithm.keep_old_actor=true, or leave it out",
+        )
+        return
+    copies = draft.host.terms.get("old_actor_snapshots", 0.0)
+    yield draft.finding(
+        "C9",
+        "notice",
+        key="rollout.pipeline",
+        message=f"{rollout.pipeline} compiles keep-old-actor with update interval 1: the snapshot rotates at the "
+        f"weight push" + (f" and its host copies take {copies:,.0f} GiB a node" if copies else ""),
+        fix="nothing to do",
+    )
+
+
+def staleness(draft: Draft) -> Iterator[Finding]:
+    """A lag at which the report's baselines collapsed."""
+    rollout = draft.spec.rollout
+    if rollout.max_staleness < COLLAPSE_STALENESS:
+        return
+    yield draft.finding(
+        "T-staleness",
+        "warning" if rollout.allow_staleness else "error",
+        key="rollout.max_staleness",
+        message=f"samples may be {rollout.max_staleness} weight versions old; the T1 report's baselines collapsed at "
+        f"{COLLAPSE_STALENESS}",
+        fix=f"--set rollout.max_staleness={COLLAPSE_STALENESS // 2}; rollout.allow_staleness=true runs it anyway",
+    )
+
+
+def colocated_pipeline(draft: Draft) -> Iterator[Finding]:
+    """slime's asynchronous driver asserts that engines and trainers do not share GPUs."""
+    rollout = draft.spec.rollout
+    if not draft.on_slime or not draft.spec.topology.colocated or rollout.pipeline == "sync":
+        return
+    yield draft.finding(
+        "T-pipeline",
+        "error",
+        key="rollout.pipeline",
+        message=f"{rollout.pipeline} on colocated GPUs: slime's train_async.py stops at an assertion, since the next "
+        f"rollout would generate on GPUs that train",
+        fix="--set rollout.pipeline=sync, or --set topology.colocated=false with rollout GPUs of their own",
+    )
+
+
+def step_below_data_parallel(draft: Draft) -> Iterator[Finding]:
+    """An optimizer step with fewer samples than data-parallel ranks."""
+    batch, ranks = draft.schedule.samples_per_step, draft.topology.data_parallel
+    if batch >= ranks:
+        return
+    yield draft.finding(
+        "T-batch",
+        "error",
+        key="rollout.batch_size",
+        message=f"a step of {batch} samples is smaller than the data-parallel size {ranks}: slime needs a sample for "
+        f"every rank",
+        fix=f"--set rollout.batch_size={-(-ranks // draft.spec.rollout.samples_per_prompt)} or more, or larger tp, pp "
+        f"or cp",
+    )
+
+
+RULES = (default_timeouts, slow_save, old_policy, staleness, colocated_pipeline, step_below_data_parallel)

@@ -1,0 +1,44 @@
+"""Host memory of one node, by term."""
+
+from __future__ import annotations
+
+from t1cli.plan.memory import MemoryAnswer
+from t1cli.plan.plan import HostPlan, PoolPlan
+from t1cli.plan.topology import Topology
+from t1cli.spec.experiment import ExperimentSpec
+
+GIB = 2**30
+
+# The embedded engine, measured with psutil on a quickstart run: a torch process is 0.35 GiB resident, the private Ray
+# (GCS, raylet, agents) 0.6 GiB. fp32 weights, gradients and two moments: 16 B a parameter.
+TORCH_PROCESS_GIB, RAY_GIB, TRAINER_BYTES_PER_PARAMETER = 0.35, 0.6, 16
+EMBEDDED_PROCESSES = 3
+# A shell and pytest inside a local sandbox; its limit (`sandbox.limits.memory_mib`) is far above what it uses.
+LOCAL_SANDBOX_GIB = 0.0625
+
+
+def plan_host(spec: ExperimentSpec, *, topology: Topology, memory: MemoryAnswer, pool: PoolPlan) -> HostPlan:
+    """Host memory of the fullest node; the sum of the terms against what the node has."""
+    terms = _embedded(spec, memory) if spec.engine.kind == "embedded" else {}
+    terms |= {"sandboxes": _sandboxes_gib(spec, pool)}
+    return HostPlan(spec.hardware.host_ram_gib, sum(terms.values()), terms)
+
+
+def _embedded(spec: ExperimentSpec, memory: MemoryAnswer) -> dict[str, float]:
+    roles = 2 if spec.algorithm.kind == "ppo" else 1
+    return {
+        "torch_processes": EMBEDDED_PROCESSES * TORCH_PROCESS_GIB,
+        "ray": RAY_GIB,
+        "weights_and_optimizer": roles * memory.parameters.total * TRAINER_BYTES_PER_PARAMETER / GIB,
+    }
+
+
+def _sandboxes_gib(spec: ExperimentSpec, pool: PoolPlan) -> float:
+    """Sandboxes that run on a training node: local ones, and a pool or environment placed there."""
+    sandbox = spec.sandbox
+    if sandbox.kind == "local":
+        each = min(LOCAL_SANDBOX_GIB, sandbox.limits.memory_mib / 1024)
+        return min(pool.demand, sandbox.capacity) * each
+    if sandbox.kind == "pool":
+        return pool.granted * sandbox.memory_per_sandbox_gib if sandbox.on_training_host else 0.0
+    return pool.granted * sandbox.memory_per_sandbox_gib

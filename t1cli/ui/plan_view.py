@@ -1,0 +1,198 @@
+"""A plan as text: one fixed order of sections, the binding term named, a verdict word, one line to paste."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from t1cli.errors import ExitCode
+from t1cli.plan.plan import Finding, Plan, StageMemory
+from t1cli.ui.console import answer
+
+MARKS = {"error": "✗", "warning": "!", "notice": "-"}
+STYLES = {"error": "red", "warning": "yellow", "notice": "dim"}
+WIDEST = 100
+LABEL_WIDTH = 12
+
+
+def print_plan(plan: Plan, *, exit_code: ExitCode) -> None:
+    """The whole plan on stdout."""
+    console = answer()
+    for line in plan_lines(plan, width=min(console.width, WIDEST), exit_code=exit_code):
+        console.print(Text(line, style=_style(line) if console.is_terminal else ""))
+
+
+def plan_lines(plan: Plan, *, width: int, exit_code: ExitCode) -> list[str]:
+    """The text of a plan, no line wider than `width` except what cannot be broken."""
+    lines = [_apart(f"{plan.name}   {plan.title}", f"plan {plan.digest}", width), ""]
+    lines += [*_memory(plan), *_rows(plan, width), ""]
+    for finding in plan.findings:
+        lines += _finding(finding, width)
+    lines += ["", *_verdict(plan, width), _apart(_next(plan), f"exit {int(exit_code)}", width)]
+    return lines
+
+
+def _style(line: str) -> str:
+    by_start = {f"{mark} ": STYLES[severity] for severity, mark in MARKS.items()}
+    by_start |= {"OOM ": "bold red", "TIGHT ": "bold yellow", "FITS ": "bold green"}
+    return next((style for start, style in by_start.items() if line.startswith(start)), "")
+
+
+def _apart(left: str, right: str, width: int) -> str:
+    gap = width - len(left) - len(right)
+    return f"{left}{' ' * gap}{right}" if gap >= 2 else f"{left}\n{right:>{width}}"
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    if not plan.memory.roles:
+        return
+    yield f"  {'stage':<10}{'peak GiB':>9}{'low-high':>14}{'use':>6}  {'phase':<14}largest term"
+    for role, memory in plan.memory.roles.items():
+        for stage in memory.stages:
+            yield _stage(role, stage, plan.memory.usable_gib)
+    yield f"  of {plan.memory.usable_gib:g} GiB usable per GPU; {plan.memory.band}"
+
+
+def _stage(role: str, stage: StageMemory, usable_gib: float) -> str:
+    term, gib = max(stage.terms.items(), key=lambda item: item[1])
+    band = f"{stage.low_gib:.1f}-{stage.high_gib:.1f}"
+    share = stage.peak_gib / usable_gib if usable_gib else 0.0
+    phase = stage.phase.removeprefix(f"{role}_").replace("_", " ")
+    name = f"{role} {stage.stage}"
+    return f"  {name:<10}{stage.peak_gib:>9.1f}{band:>14}{share:>6.0%}  {phase:<14}{term.replace('_', ' ')} {gib:.1f}"
+
+
+def _rows(plan: Plan, width: int) -> Iterator[str]:
+    for label, text in _facts(plan):
+        yield from _row(label, text, width)
+
+
+def _row(label: str, text: str, width: int) -> list[str]:
+    start = f"  {label:<{LABEL_WIDTH}}"
+    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False)
+
+
+def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
+    yield "parameters", _parameters(plan)
+    largest = sorted(plan.host.terms.items(), key=lambda item: -item[1])[:2]
+    named = ", ".join(f"{name.replace('_', ' ')} {gib:,.1f}" for name, gib in largest if gib)
+    yield (
+        "host RAM",
+        f"{plan.host.needed_gib:,.1f} of {plan.host.ram_gib:,.0f} GiB a node"
+        f" ({plan.host.needed_gib / plan.host.ram_gib:.0%})" + (f"; {named}" if named else ""),
+    )
+    yield (
+        "disk",
+        f"{_size(plan.disk.total_gib)} of {plan.disk.disk_gib:,.0f} GiB ({plan.disk.total_gib / plan.disk.disk_gib:.0%});"
+        f" {plan.disk.saves_kept} saves of {_size(plan.disk.per_save_gib)} kept, one being written",
+    )
+    yield "schedule", _schedule(plan)
+    yield "pool", _pool(plan)
+    if plan.schedule.routing_bytes_per_token:
+        yield "routing", _routing(plan)
+    if plan.schedule.step_seconds is not None:
+        yield "cost", _cost(plan)
+
+
+def _size(gib: float) -> str:
+    """GiB, or MiB where that would read 0."""
+    return f"{gib:,.1f} GiB" if gib >= 0.95 else f"{gib * 1024:,.1f} MiB"
+
+
+def _parameters(plan: Plan) -> str:
+    counts = ", ".join(_count(stage) for stage in plan.parameters.per_stage)
+    return f"{_count(plan.parameters.total)}" + (f"; per stage {counts}" if len(plan.parameters.per_stage) > 1 else "")
+
+
+def _count(parameters: int) -> str:
+    for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if parameters >= size:
+            return f"{parameters / size:.2f} {unit}"
+    return str(parameters)
+
+
+def _schedule(plan: Plan) -> str:
+    schedule = plan.schedule
+    drawn = ""
+    if schedule.epochs_drawn > schedule.epochs_seen:
+        drawn = f" ({schedule.epochs_drawn:.2f} with discarded surplus)"
+    return (
+        f"{schedule.rollouts:,} rollouts, {schedule.optimizer_steps:,} optimizer steps of {schedule.samples_per_step:,}"
+        f" samples; {schedule.epochs_seen:.2f} epochs{drawn}; counted by epoch slime would skip "
+        f"{schedule.tasks_skipped_per_epoch:,} tasks in each"
+    )
+
+
+def _pool(plan: Plan) -> str:
+    pool, ramp = plan.pool, plan.schedule.sandbox_ramp_seconds
+    return (
+        f"{pool.demand:,} sandboxes wanted, {pool.capacity:,} exist ({pool.ratio:.2f}×), {pool.granted:,} granted at "
+        f"once; " + (f"all there after {ramp:.0f} s" if ramp else "creation unpaced")
+    )
+
+
+def _routing(plan: Plan) -> str:
+    schedule = plan.schedule
+    return (
+        f"{schedule.routing_bytes_per_token:,} B a token as int32, at most "
+        f"{_size(schedule.routing_bytes_per_step / 2**30)} a step; uint8 would take "
+        f"{schedule.routing_bytes_per_token // 4:,} B"
+    )
+
+
+def _cost(plan: Plan) -> str:
+    schedule = plan.schedule
+    side = f", {schedule.binding_side} binds" if schedule.binding_side != "unknown" else ""
+    text = f"{schedule.step_seconds:,.0f} s a step{side}"
+    if schedule.gpu_hours is not None:
+        text += (
+            f"; {schedule.gpu_hours:,.0f} GPU-hours in all, {schedule.gpu_hours_per_step:,.1f} a step, "
+            f"{schedule.gpu_hours_per_day:,.0f} a wasted day"
+        )
+    return text + (f"; money {schedule.cost:,.0f}" if schedule.cost is not None else "")
+
+
+def _finding(finding: Finding, width: int) -> list[str]:
+    head = f"{MARKS[finding.severity]} {finding.id:<5}"
+    indent = " " * len(head)
+    lines = textwrap.wrap(finding.message, width, initial_indent=head, subsequent_indent=indent)
+    lines.append(f"{indent}--> {finding.where}")
+    if finding.severity == "notice":
+        return lines
+    for index, text in enumerate(finding.fix.splitlines()):
+        start = f"{indent}fix: " if index == 0 else f"{indent}  "
+        after = f"{indent}     "
+        lines += textwrap.wrap(text, width, initial_indent=start, subsequent_indent=after, break_on_hyphens=False)
+    return lines
+
+
+def _verdict(plan: Plan, width: int) -> list[str]:
+    count = {severity: sum(f.severity == severity for f in plan.findings) for severity in MARKS}
+    counted = ", ".join(f"{n} {severity}{'s' if n != 1 else ''}" for severity, n in count.items() if n)
+    meaning = {
+        "FITS": "the upper end of the band is below what a GPU offers",
+        "TIGHT": "the band crosses what a GPU offers",
+        "OOM": "the layout does not exist or does not fit",
+        "NOT_APPLICABLE": "no GPU memory is used",
+    }[plan.verdict]
+    text = f"{plan.verdict}   {meaning}" + (f"; {counted}" if counted else "; no findings")
+    return textwrap.wrap(text, width, subsequent_indent="  ")
+
+
+def _next(plan: Plan) -> str:
+    if plan.accepted_for_launch:
+        return f"Next: `t1 preflight {plan.source or plan.name}`"
+    worst = _first_key(plan.findings)
+    if worst:
+        return f"Next: `t1 plan {plan.source or plan.name} --explain {worst}`"
+    return f"Next: `t1 plan {plan.source or plan.name} --search`"
+
+
+def _first_key(findings: Sequence[Finding]) -> str:
+    """The dotted key that the first error's fix would set, as something to look at next."""
+    for finding in findings:
+        if finding.severity == "error" and "--set " in finding.fix:
+            return finding.fix.split("--set ", 1)[1].split("=", 1)[0]
+    return ""
