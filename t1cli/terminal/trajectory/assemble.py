@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class _RowDraft:
         pieces = [piece for piece in self.routing_pieces if piece is not None]
         if len(pieces) < len(self.routing_pieces):
             return None
-        rows: RoutingRows = np.concatenate(pieces, axis=0).astype(pieces[0].dtype, copy=False)
+        rows = cast(RoutingRows, np.concatenate(pieces, axis=0))
         if rows.shape[0] != len(self.tokens) - 1:
             raise WrongRouting(f"{rows.shape[0]} routing rows for {len(self.tokens)} tokens, expected one less")
         return rows

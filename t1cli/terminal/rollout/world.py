@@ -1,0 +1,76 @@
+"""What all trials of a campaign share: sandboxes, the engine, the grader, budgets and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from t1cli.spec.sandbox import HarborSandbox, LocalSandbox, PoolSandbox
+from t1cli.spec.sandbox import Sandbox as SandboxSpec
+from t1cli.terminal.harness.chat_template import ChatTemplate
+from t1cli.terminal.harness.engine import Engine
+from t1cli.terminal.harness.limits import Limits
+from t1cli.terminal.rewards.verdict import RewardResult, Verdict
+from t1cli.terminal.rollout.budgets import Budgets
+from t1cli.terminal.rollout.pacing import Pace, Slots
+from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxProvider
+from t1cli.terminal.tasks.task import Task
+from t1cli.terminal.trajectory.assemble import RoutingUse
+
+
+class Grader(Protocol):
+    """Grades a stopped trial. Raises when the verifier itself failed; never turns that into a verdict."""
+
+    async def __call__(self, task: Task, sandbox: Sandbox, *, trial_dir: Path, timeout_seconds: float) -> Verdict: ...
+
+
+class RewardRule(Protocol):
+    """What a verdict is worth."""
+
+    def __call__(self, verdict: Verdict, *, turns: int, response_tokens: int) -> RewardResult: ...
+
+
+@dataclass(frozen=True)
+class TrialWorld:
+    """Shared by all trials of a campaign; nothing in it is bound to an event loop."""
+
+    provider: SandboxProvider
+    template: ChatTemplate
+    connect: Callable[[], AbstractAsyncContextManager[Engine]]
+    """Opens an engine client inside the event loop that will use it."""
+    grade: Grader
+    reward: RewardRule
+    limits: Limits
+    budgets: Callable[[Task], Budgets]
+    routing: RoutingUse
+    owner: str
+    """Owner tag of every sandbox, for the reaper."""
+    run_tag: str
+    """Prefix of every trial id: no two runs share a trial directory."""
+    trials_dir: Path
+    slots: Slots
+    """Places for live sandboxes."""
+    pace: Pace
+    """Pace of sandbox creation."""
+    verifiers: Slots
+    """Places for running verifiers."""
+    seed: int = 0
+    create_seconds: float = 120.0
+    close_seconds: float = 30.0
+
+
+def sandbox_slots(sandbox: SandboxSpec) -> Slots:
+    """Places for live sandboxes that the spec's sandbox block offers."""
+    match sandbox:
+        case LocalSandbox() | HarborSandbox():
+            return Slots(sandbox.capacity)
+        case PoolSandbox():
+            return Slots(len(sandbox.urls) * sandbox.max_tasks * sandbox.max_runs_per_task)
+
+
+def sandbox_pace(sandbox: SandboxSpec) -> Pace:
+    """The pace at which the spec's sandbox block lets sandboxes be created."""
+    return Pace(sandbox.creation_per_second)
