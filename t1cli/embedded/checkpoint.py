@@ -18,12 +18,13 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from t1cli.embedded.model import TinyMoEConfig
+from t1cli.embedded.weights import WEIGHTS_FILE, read_config, save_weights
 from t1cli.errors import T1Error
 
 FORMAT_VERSION = 1
 LATEST = "latest"
 MANIFEST = "manifest.json"
-WEIGHTS = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 
 _ITERATION = re.compile(r"^iter_(\d{7})$")
@@ -47,6 +48,7 @@ class RoleState:
     """Everything that is saved of one role."""
 
     role: str
+    config: TinyMoEConfig
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor] | None
     """Adam's moments and the random state; None when weights alone are kept."""
@@ -60,16 +62,18 @@ def write_checkpoint(directory: Path, state: RoleState) -> Path:
     aside = directory / f"{_ASIDE}{final.name}-{os.getpid()}"
     _remove_leftovers(directory)
     aside.mkdir()
-    _save_tensors(state.weights, aside / WEIGHTS)
+    save_weights(aside / WEIGHTS_FILE, state.weights, state.config)
     if state.optimizer is not None:
-        _save_tensors(state.optimizer, aside / OPTIMIZER)
+        save_file(dict(state.optimizer), aside / OPTIMIZER)
+    for path in aside.iterdir():
+        _sync(path)
     # The manifest comes last: it names every other file with its size and checksum.
     _write_text(aside / MANIFEST, json.dumps(_manifest(aside, state), indent=1))
-    _sync_directory(aside)
+    _sync(aside)
     if final.exists():
         shutil.rmtree(final)
     aside.rename(final)
-    _sync_directory(directory)
+    _sync(directory)
     _point_latest(directory, final.name)
     return final
 
@@ -99,7 +103,8 @@ def read_checkpoint(directory: Path, iteration: int, *, role: str) -> RoleState:
     optimizer = path / OPTIMIZER
     return RoleState(
         role=role,
-        weights=load_file(path / WEIGHTS),
+        config=read_config(path),
+        weights=load_file(path / WEIGHTS_FILE),
         optimizer=load_file(optimizer) if optimizer.exists() else None,
         progress=Progress(**manifest["progress"]),
     )
@@ -158,12 +163,6 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
-
-
 def _write_text(path: Path, text: str) -> None:
     with path.open("w") as handle:
         handle.write(text)
@@ -175,7 +174,7 @@ def _point_latest(directory: Path, name: str) -> None:
     aside = directory / f"{_ASIDE}{LATEST}"
     _write_text(aside, name + "\n")
     aside.replace(directory / LATEST)
-    _sync_directory(directory)
+    _sync(directory)
 
 
 def _remove_leftovers(directory: Path) -> None:
@@ -193,7 +192,7 @@ def _discard(path: Path) -> None:
         shutil.rmtree(aside)
 
 
-def _sync_directory(path: Path) -> None:
+def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

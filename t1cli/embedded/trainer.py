@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,9 +17,9 @@ from t1cli.embedded.losses import RatioClip
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.ppo import ActorSettings, Metrics, actor_pass, behaviour_log_probs, critic_pass
 from t1cli.embedded.role import Role, load_optimizer_tensors, make_role, optimizer_tensors
-from t1cli.embedded.role_directories import RoleDirectories
 from t1cli.embedded.routing_study import free_routing_metrics
 from t1cli.errors import Refused
+from t1cli.launch.save_directories import SaveDirectories
 from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow
@@ -35,13 +36,23 @@ class Published:
     weights: dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class SavedRole:
+    """One role's finished checkpoint."""
+
+    role: str
+    next_rollout: int
+    path: str
+    bytes: int
+
+
 class Trainer:
     """Owns the actor and (under PPO) the critic. Version 0 is what it starts with; each rollout trained adds one."""
 
     def __init__(
         self,
         spec: ExperimentSpec,
-        directories: RoleDirectories,
+        directories: SaveDirectories,
         *,
         actor_weights: dict[str, Tensor] | None = None,
         threads: int = 1,
@@ -50,7 +61,7 @@ class Trainer:
         torch.set_num_threads(threads)
         torch.manual_seed(spec.seed)
         self._spec, self._directories = spec, directories
-        self._version = 0
+        self._version = self._next_rollout = 0
         self._actor = _make_actor(spec, actor_weights)
         self._critic = _make_critic(spec, self._actor.model)
         self._snapshots: dict[int, dict[str, Tensor]] = {}
@@ -68,6 +79,7 @@ class Trainer:
         if not self._critic_only(rollout_id):
             self._train_actor(batches, advantages, sampled_by, metrics)
         self._version += 1
+        self._next_rollout = rollout_id + 1
         metrics["perf/train_time"] = time.monotonic() - started
         return metrics
 
@@ -82,36 +94,39 @@ class Trainer:
             self._snapshots[self._version] = weights
         return Published(self._version, weights)
 
-    def save(self, next_rollout: int, score: float | None) -> tuple[int, ...]:
-        """Write a checkpoint of every role, then apply retention; returns the iterations that retention deleted."""
-        progress = Progress(next_rollout, self._version, score)
+    def save(self, score: float | None) -> tuple[SavedRole, ...]:
+        """Write a checkpoint of every role as it stands after the last trained rollout, then apply retention."""
+        progress = Progress(self._next_rollout, self._version, score)
         full = self._spec.checkpoint.what == "full"
-        for role in self._roles():
-            write_checkpoint(self._directories.of(role.name), _role_state(role, progress, full=full))
+        saved = []
+        for role, directory in self._places():
+            path = write_checkpoint(directory, _role_state(role, progress, full=full))
+            size = sum(file.stat().st_size for file in path.iterdir())
+            saved.append(SavedRole(role.name, progress.next_rollout, str(path), size))
         retention = self._spec.checkpoint.retention
-        return prune(
-            [self._directories.of(role.name) for role in self._roles()],
-            keep_latest=retention.keep_latest,
-            keep_best=retention.keep_best,
-        )
+        prune(self._directories.every, keep_latest=retention.keep_latest, keep_best=retention.keep_best)
+        return tuple(saved)
 
     def load(self) -> Progress | None:
         """Go on from the newest iteration that every role has complete; None when there is none yet.
 
         Raises Refused when it holds weights alone: without Adam's state a resumed run is another run.
         """
-        iteration = newest_common([self._directories.of(role.name) for role in self._roles()])
+        iteration = newest_common(self._directories.every)
         if iteration is None:
             return None
-        for role in self._roles():
-            state = read_checkpoint(self._directories.of(role.name), iteration, role=role.name)
+        for role, directory in self._places():
+            state = read_checkpoint(directory, iteration, role=role.name)
             _restore(role, state)
-        self._version = state.progress.weight_version
+        self._version, self._next_rollout = state.progress.weight_version, state.progress.next_rollout
         self._snapshots.clear()
         return state.progress
 
-    def _roles(self) -> list[Role]:
-        return [self._actor] if self._critic is None else [self._actor, self._critic]
+    def _places(self) -> tuple[tuple[Role, Path], ...]:
+        """Each role with the directory it saves into."""
+        if self._critic is None or self._directories.critic is None:
+            return ((self._actor, self._directories.actor),)
+        return (self._actor, self._directories.actor), (self._critic, self._directories.critic)
 
     def _critic_only(self, rollout_id: int) -> bool:
         algorithm = self._spec.algorithm
@@ -205,7 +220,7 @@ def _row_metrics(rows: Sequence[TrainingRow]) -> Metrics:
 
 def _role_state(role: Role, progress: Progress, *, full: bool) -> RoleState:
     optimizer = {**optimizer_tensors(role), _RANDOM_STATE: torch.get_rng_state()} if full else None
-    return RoleState(role.name, role.model.state_dict(), optimizer, progress)
+    return RoleState(role.name, role.model.config, role.model.state_dict(), optimizer, progress)
 
 
 def _restore(role: Role, state: RoleState) -> None:

@@ -1,0 +1,107 @@
+"""A checkpoint is there whole or not at all, whatever interrupts its writing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from t1cli.embedded import checkpoint
+from t1cli.embedded.checkpoint import (
+    LATEST,
+    Progress,
+    RoleState,
+    complete_iterations,
+    newest_common,
+    prune,
+    read_checkpoint,
+    write_checkpoint,
+)
+from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.errors import T1Error
+
+CONFIG = TinyMoEConfig(32, 8, 1, 1, 1, 8, 2, 1, 4)
+
+
+class Crash(BaseException):
+    """Stands for the process dying at this very call."""
+
+
+def state(next_rollout: int, *, role: str = "actor", score: float | None = None, fill: float = 1.0) -> RoleState:
+    weights = {name: torch.full_like(t, fill) for name, t in TinyMoE(CONFIG).state_dict().items()}
+    return RoleState(role, CONFIG, weights, {"exp_avg/x": torch.ones(3)}, Progress(next_rollout, next_rollout, score))
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    written = state(3, score=0.5, fill=0.25)
+    write_checkpoint(tmp_path, written)
+    found = read_checkpoint(tmp_path, 3, role="actor")
+    assert found.progress == written.progress and found.config == CONFIG
+    assert found.optimizer is not None and torch.equal(found.optimizer["exp_avg/x"], torch.ones(3))
+    assert all(torch.equal(found.weights[name], tensor) for name, tensor in written.weights.items())
+    assert (tmp_path / LATEST).read_text() == "iter_0000003\n"
+    with pytest.raises(T1Error, match="holds the actor"):
+        read_checkpoint(tmp_path, 3, role="critic")
+
+
+@pytest.mark.parametrize("fatal_call", range(1, 12))
+def test_a_crash_at_any_write_keeps_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fatal_call: int
+) -> None:
+    """Every call that touches the disk is counted; the process dies at the given one."""
+    write_checkpoint(tmp_path, state(1))
+    calls = iter(range(1, 1000))
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            if next(calls) == fatal_call:
+                raise Crash
+            return function(*arguments, **named)
+
+        return call
+
+    for owner, name in ((os, "fsync"), (checkpoint, "save_weights"), (checkpoint, "save_file"), (Path, "rename")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+    try:
+        write_checkpoint(tmp_path, state(2, fill=2.0))
+        finished = True
+    except Crash:
+        finished = False
+    monkeypatch.undo()
+    whole = complete_iterations(tmp_path)
+    assert whole in ((1,), (1, 2))
+    assert not finished or whole == (1, 2)
+    assert read_checkpoint(tmp_path, whole[-1], role="actor").progress.next_rollout == whole[-1]
+    write_checkpoint(tmp_path, state(3, fill=3.0))
+    assert complete_iterations(tmp_path)[-1] == 3
+    assert not list(tmp_path.glob(".writing-*")), "leftovers of the crash are cleared"
+
+
+def test_a_torn_or_altered_file_is_not_taken(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, state(1))
+    torn = write_checkpoint(tmp_path, state(2)) / "model.safetensors"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    assert complete_iterations(tmp_path) == (1,)
+    with pytest.raises(T1Error, match="not complete"):
+        read_checkpoint(tmp_path, 2, role="actor")
+
+
+def test_roles_resume_from_an_iteration_that_both_have(tmp_path: Path) -> None:
+    actor, critic = tmp_path / "actor", tmp_path / "critic"
+    assert newest_common([actor, critic]) is None
+    for number in (1, 2):
+        write_checkpoint(actor, state(number))
+    write_checkpoint(critic, state(1, role="critic"))
+    assert newest_common([actor, critic]) == 1
+
+
+def test_retention_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
+    actor, critic = tmp_path / "actor", tmp_path / "critic"
+    for number, score in ((1, 0.1), (2, 0.9), (3, 0.2), (4, 0.3), (5, None)):
+        write_checkpoint(actor, state(number, score=score))
+        write_checkpoint(critic, state(number, role="critic", score=score))
+    assert prune([actor, critic], keep_latest=2, keep_best=1) == (1, 3)
+    assert complete_iterations(actor) == complete_iterations(critic) == (2, 4, 5)
