@@ -1,0 +1,79 @@
+"""What every backend answers: what it would run, why it would not, and the start itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from t1cli.launch.gates import Refusal
+from t1cli.launch.process_identity import ProcessIdentity
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.load import LoadedSpec
+
+Progress = Callable[[str], None]
+"""Takes one line for people; it may come often."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What a backend would run, without secrets."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """Only what t1 sets; the rest is inherited."""
+    role_file: Mapping[str, Any] | None
+    """slime's per-role overrides; None where there is no role file."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be started."""
+
+    run: RunDirectory
+    spec: ExperimentSpec
+    resume: bool
+    detach: bool
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a backend has started."""
+
+    job_id: str
+    """Ray job ID, or `pid:N` for a process of this machine."""
+    owner: ProcessIdentity
+    """The process that holds the campaign's lock from now on."""
+    foreground: Callable[[], None] | None = None
+    """Runs the campaign here until its end; None when it runs elsewhere."""
+
+
+class Backend(Protocol):
+    """Starts campaigns on one engine."""
+
+    engine: str
+
+    def refusals(self, loaded: LoadedSpec) -> tuple[Refusal, ...]:
+        """Why this engine cannot run the spec at all."""
+        ...
+
+    def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
+        """What `start` would run; starts and writes nothing."""
+        ...
+
+    def start(self, job: Job) -> Started:
+        """Start the campaign, or prepare it to run in this process."""
+        ...
+
+
+def backend_for(spec: ExperimentSpec) -> Backend:
+    """The backend of the spec's engine."""
+    if spec.engine.kind == "embedded":
+        from t1cli.launch.embedded_backend import EmbeddedBackend
+
+        return EmbeddedBackend()
+    from t1cli.launch.slime_backend import SlimeBackend
+
+    return SlimeBackend()

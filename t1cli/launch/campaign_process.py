@@ -1,0 +1,101 @@
+"""The life of the process that runs a campaign: signals, lock, and an end that is always on record."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from t1cli.errors import ExitCode, Refused, T1Error
+from t1cli.launch.backend import Job, Progress
+from t1cli.launch.campaign_log import CampaignLog
+from t1cli.launch.events import EventKind, EventWriter
+from t1cli.launch.lock import hand_over, lock_holder, mutex, release
+from t1cli.launch.process_identity import ProcessIdentity
+from t1cli.launch.run_directory import RunDirectory
+
+RESUME_OPTION: Final = "--resume"
+
+
+def detached_main(arguments: Sequence[str], body: Callable[[Job], None]) -> int:
+    """`RUN_DIR [--resume]`: take the lock over from the launcher, run `body` to its end, answer with an exit code."""
+    from t1cli.spec.load import load_experiment
+
+    run = RunDirectory(Path(arguments[0]))
+    adopt_lock(run)
+    with log_of(run) as progress:
+        spec = load_experiment(run.spec_yaml).spec
+        job = Job(run, spec, resume=RESUME_OPTION in arguments[1:], detach=False, progress=progress)
+        try:
+            run_to_its_end(run, lambda: body(job), progress)
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
+        except T1Error as error:
+            print(f"error: {error.message}", file=sys.stderr)
+            return error.exit_code
+    return ExitCode.YES
+
+
+def run_to_its_end(run: RunDirectory, body: Callable[[], None], progress: Progress) -> None:
+    """Run a campaign in this process. However it ends, the end is recorded and the lock given back."""
+    events = EventWriter(run.events_jsonl)
+    try:
+        with interruptible():
+            body()
+        stopped = run.stop_request.exists()
+        events.write(EventKind.ENDED, outcome="stopped" if stopped else "finished", detail="")
+    except KeyboardInterrupt:
+        events.write(EventKind.ENDED, outcome="interrupted", detail="by a signal")
+        progress("interrupted")
+        raise
+    except BaseException as failure:
+        # The boundary of a campaign: whatever it was goes on record, then to the caller as it is.
+        events.write(EventKind.ENDED, outcome="failed", detail=f"{type(failure).__name__}: {failure}")
+        progress("".join(traceback.format_exception(failure)).rstrip())
+        raise
+    finally:
+        events.close()
+        release(run)
+
+
+@contextmanager
+def log_of(run: RunDirectory, echo: Progress | None = None) -> Iterator[CampaignLog]:
+    """The campaign's log, closed at the end."""
+    log = CampaignLog(run.logs / "campaign.log", echo=echo)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGINT and SIGTERM raise KeyboardInterrupt, even where a shell started us with SIGINT ignored."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def adopt_lock(run: RunDirectory) -> None:
+    """Hold the lock that the launching process took for this attempt. Raises Refused when another process lives."""
+    me = ProcessIdentity.of()
+    with mutex(run.path.parent):
+        holder = lock_holder(run.path.parent)
+        if holder is not None and holder.process != me and holder.liveness == "alive":
+            handed = holder.attempt == run.attempt and holder.process.pid == os.getppid()
+            if not handed:
+                raise Refused(f"run {run.path} is held by process {holder.process.pid}", where=str(run.path))
+        hand_over(run, me)

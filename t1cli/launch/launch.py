@@ -1,0 +1,73 @@
+"""Launch: plan gate, preflight gate, question, backend. Nothing is written before the question is answered yes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from t1cli.errors import Refused
+from t1cli.launch.attempts import next_attempt
+from t1cli.launch.backend import Backend
+from t1cli.launch.gates import (
+    Gated,
+    Refusal,
+    plan_refusals,
+    preflight_refusals,
+    raise_for,
+    sort_out,
+    standing_refusals,
+)
+from t1cli.launch.lock import refuse_if_held
+from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, Stages
+from t1cli.launch.record import RunRecord
+from t1cli.launch.resume import attempt_to_resume, resume_refusals
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.save_directories import newest_saved_rollout, save_directories
+from t1cli.launch.start import Start
+from t1cli.spec.load import LoadedSpec
+
+
+def launch(loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, stages: Stages | None = None) -> RunRecord:
+    """Start or resume a campaign; in the foreground, returns when it has ended.
+
+    Raises Refused when a gate, the lock or the user says no, and whatever ended a foreground campaign.
+    """
+    stages = stages or Stages()
+    campaign = options.runs_root / loaded.spec.name
+    refuse_if_held(campaign, stop_command=f"{options.command} --stop")
+    backend = stages.backend(loaded.spec)
+    proposal = _pass_gates(loaded, options, dialogue, stages, backend)
+    if not options.assume_yes and not dialogue.ask(proposal):
+        raise Refused("nothing was started: the answer was no")
+    return Start(loaded, options, dialogue, backend, proposal).go()
+
+
+def _pass_gates(
+    loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, stages: Stages, backend: Backend
+) -> Proposal:
+    run = _target(loaded, options)
+    plan = stages.plan(loaded)
+    before = _gate(options, [*backend.refusals(loaded), *_static(loaded, run, options), *plan_refusals(plan)])
+    if not options.assume_yes and not dialogue.can_ask():
+        raise Refused(
+            "nothing was started: there is no terminal to ask on, and no --yes", hint=f"`{options.command} --yes`"
+        )
+    report = stages.preflight(loaded, plan, options.runs_root)
+    after = _gate(options, preflight_refusals(report))
+    accepted = tuple(sorted({*before.accepted, *after.accepted}))
+    checkpoint = newest_saved_rollout(save_directories(loaded.spec, run)) if options.resume else None
+    return Proposal(run, backend.engine, plan, report, accepted, checkpoint)
+
+
+def _target(loaded: LoadedSpec, options: LaunchOptions) -> RunDirectory:
+    campaign = options.runs_root / loaded.spec.name
+    return attempt_to_resume(campaign, loaded)[0] if options.resume else next_attempt(campaign)
+
+
+def _static(loaded: LoadedSpec, run: RunDirectory, options: LaunchOptions) -> tuple[Refusal, ...]:
+    return (*standing_refusals(loaded, run), *(resume_refusals(loaded, run) if options.resume else ()))
+
+
+def _gate(options: LaunchOptions, refusals: Sequence[Refusal]) -> Gated:
+    gated = sort_out(refusals, options.accepted)
+    raise_for(gated.refusing, command=options.command)
+    return gated

@@ -1,0 +1,86 @@
+"""What a launch is asked to do, what it proposes, whom it talks to, and the stages it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from t1cli.launch.backend import Backend, backend_for
+from t1cli.launch.record import RunRecord
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.plan.plan import Plan
+from t1cli.preflight.report import PreflightReport
+from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.load import LoadedSpec
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How to launch; nothing here changes the experiment."""
+
+    runs_root: Path
+    command: str
+    """The command line so far, for messages: `t1 launch SPEC`."""
+    accepted: frozenset[str] = frozenset()
+    """IDs whose refusal is overridden."""
+    assume_yes: bool = False
+    resume: bool = False
+    detach: bool = False
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the user is asked about."""
+
+    run: RunDirectory
+    engine: str
+    plan: Plan
+    preflight: PreflightReport
+    accepted: tuple[str, ...]
+    resumes_from_rollout: int | None
+    """Rollout that comes next after the checkpoint; None without one."""
+
+
+class Dialogue(Protocol):
+    """The launch's side of a conversation with a person or a script."""
+
+    def can_ask(self) -> bool:
+        """Whether there is somebody to answer."""
+        ...
+
+    def ask(self, proposal: Proposal) -> bool:
+        """Whether to start."""
+        ...
+
+    def started(self, record: RunRecord) -> None:
+        """The run exists and has been started."""
+        ...
+
+    def progress(self, line: str) -> None:
+        """A line of the running campaign."""
+        ...
+
+
+def plan_for(loaded: LoadedSpec) -> Plan:
+    """The plan of a spec."""
+    from t1cli.plan.build import build_plan
+
+    return build_plan(loaded)
+
+
+def preflight_for(loaded: LoadedSpec, plan: Plan, runs_root: Path) -> PreflightReport:
+    """The preflight of a planned spec."""
+    from t1cli.preflight.runner import run_preflight
+
+    return run_preflight(loaded, plan, runs_dir=runs_root)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages that a launch calls; tests put others in their place."""
+
+    plan: Callable[[LoadedSpec], Plan] = plan_for
+    preflight: Callable[[LoadedSpec, Plan, Path], PreflightReport] = preflight_for
+    backend: Callable[[ExperimentSpec], Backend] = backend_for

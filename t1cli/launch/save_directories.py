@@ -1,0 +1,56 @@
+"""Where each role's checkpoints go: from the spec, else inside the run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.spec.experiment import ExperimentSpec
+
+
+@dataclass(frozen=True)
+class SaveDirectories:
+    """One directory per role."""
+
+    actor: Path
+    critic: Path | None
+    """None for an algorithm without a critic."""
+
+    @property
+    def every(self) -> tuple[Path, ...]:
+        return (self.actor,) if self.critic is None else (self.actor, self.critic)
+
+
+def save_directories(spec: ExperimentSpec, run: RunDirectory) -> SaveDirectories:
+    """The directories that this attempt saves into; a critic without one saves beside the actor."""
+    named = spec.checkpoint.actor_dir
+    actor = Path(named) if named else run.actor_checkpoints
+    if spec.algorithm.kind != "ppo":
+        return SaveDirectories(actor, None)
+    if spec.checkpoint.critic_dir:
+        return SaveDirectories(actor, Path(spec.checkpoint.critic_dir))
+    return SaveDirectories(actor, actor.with_name(actor.name + "_critic") if named else run.critic_checkpoints)
+
+
+def share_files(directories: SaveDirectories) -> bool:
+    """Whether one role would write into the other's directory (catalogue C2), links and `..` seen through."""
+    if directories.critic is None:
+        return False
+    actor, critic = directories.actor.resolve(), directories.critic.resolve()
+    return actor == critic or actor in critic.parents or critic in actor.parents
+
+
+def newest_saved_rollout(directories: SaveDirectories) -> int | None:
+    """The newest `iter_N` with a manifest in every role's directory; N is the rollout that comes next."""
+    common = set.intersection(*(_iterations(directory) for directory in directories.every))
+    return max(common, default=None)
+
+
+def _iterations(directory: Path) -> set[int]:
+    # The manifest is written last, so its presence tells a finished checkpoint from a torn one.
+    return {
+        int(manifest.parent.name.removeprefix("iter_"))
+        for manifest in directory.glob("iter_*/manifest.json")
+        if manifest.parent.name.removeprefix("iter_").isdigit()
+    }

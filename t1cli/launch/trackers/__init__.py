@@ -1,0 +1,1 @@
+"""Metric stores beside metrics.jsonl, each imported only when a spec asks for it."""
