@@ -16,8 +16,8 @@ class PoolCard(Block):
     """The pool's name."""
     num_tasks: PositiveInt
     """Tasks in the pool."""
-    verifier: Literal["ctrf", "binary"]
-    """`ctrf`: per-test results are written. `binary`: one bit per task."""
+    verifier: Literal["ctrf", "pane", "binary"]
+    """`ctrf`: per-test results are written. `pane`: they are printed and parsed. `binary`: one bit per task."""
     ctrf_coverage: float | None = Field(default=None, ge=0.0, le=1.0)
     """Share of sampled tasks that wrote a CTRF report, where measured."""
     ctrf_sampled: PositiveInt | None = None
