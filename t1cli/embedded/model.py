@@ -69,7 +69,7 @@ class ModelOutput:
 class TinyMoE(nn.Module):
     """The network. `routed_experts` given: those experts are used and their gates come from the live scores."""
 
-    def __init__(self, config: TinyMoEConfig, *, head: Head = "lm", seed: int = 0) -> None:
+    def __init__(self, config: TinyMoEConfig, *, head: Head = "lm", seed: int = 0, initialise: bool = True) -> None:
         super().__init__()
         self.config = config
         self.head_kind = head
@@ -79,7 +79,8 @@ class TinyMoE(nn.Module):
         outputs = config.vocab_size if head == "lm" else 1
         tied = head == "lm" and config.tie_word_embeddings
         self.head = None if tied else nn.Linear(config.hidden_size, outputs, bias=False)
-        self._initialise(torch.Generator().manual_seed(seed))
+        if initialise:
+            self._initialise(torch.Generator().manual_seed(seed))
 
     def forward(self, tokens: Tensor, *, routed_experts: Tensor | None = None) -> ModelOutput:
         """tokens (B, T) int64, right-padded rows are fine; routed_experts (B, T, L, K) is replayed without gradient."""
