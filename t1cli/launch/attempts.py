@@ -67,6 +67,11 @@ def all_runs(root: Path) -> tuple[RunDirectory, ...]:
     return tuple(run for campaign in sorted(root.iterdir()) if campaign.is_dir() for run in attempts(campaign))
 
 
+def newest_run(root: Path) -> RunDirectory | None:
+    """The run whose launch, or last event, is the newest."""
+    return max(all_runs(root), key=_last_written, default=None)
+
+
 def find_run(reference: str, root: Path) -> RunDirectory:
     """A run by path, by `name` (its latest attempt) or by `name/attempt_N`. Raises BadInput with what there is."""
     for candidate in (Path(reference), root / reference):
@@ -83,3 +88,8 @@ def find_run(reference: str, root: Path) -> RunDirectory:
         where=str(root),
         hint=f"runs here: {', '.join(names)}" if names else "`t1 runs` lists runs; `--runs-dir` says where they are",
     )
+
+
+def _last_written(run: RunDirectory) -> float:
+    written = [path.stat().st_mtime for path in (run.events_jsonl, run.record_json, run.path) if path.exists()]
+    return max(written, default=0.0)

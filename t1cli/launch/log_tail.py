@@ -10,7 +10,7 @@ from pathlib import Path
 from t1cli.errors import BadInput
 from t1cli.launch.run_directory import RunDirectory
 
-DEFAULT_LOG = "campaign.log"
+FORMAT_VERSION = 1
 
 
 def log_files(run: RunDirectory) -> tuple[Path, ...]:
