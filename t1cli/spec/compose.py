@@ -56,12 +56,15 @@ def _preset_layers(own: Node, problems: list[Diagnostic]) -> tuple[list[Node], b
     listed = own.get("presets")
     if listed is None:
         return [], True
-    if not isinstance(listed.content, tuple) or not all(isinstance(item.content, str) for item in listed.content):
+    if not isinstance(listed.content, tuple):
         _say(listed, "`presets` must be a list of names such as `model/qwen3-8b`", problems)
         return [], False
     layers: list[Node] = []
     seen: dict[str, Place] = {}
     for item in listed.content:
+        if not isinstance(item.content, str):
+            _say(item, f"a preset is a name such as `model/qwen3-8b`, found {item.plain()}", problems)
+            continue
         if item.content in seen:
             _say(item, f"preset `{item.content}` is listed twice, first at {seen[item.content].where}", problems)
             continue
@@ -69,7 +72,7 @@ def _preset_layers(own: Node, problems: list[Diagnostic]) -> tuple[list[Node], b
         layer = _read_preset(item, problems)
         if layer is not None:
             layers.append(layer)
-    return layers, len(layers) == len(seen)
+    return layers, len(layers) == len(listed.content)
 
 
 def _read_preset(item: Node, problems: list[Diagnostic]) -> Node | None:
@@ -77,15 +80,20 @@ def _read_preset(item: Node, problems: list[Diagnostic]) -> Node | None:
     known = preset_names()
     if name not in known:
         near = get_close_matches(name.removesuffix(".yaml"), known, n=1)
-        same_kind = [other for other in known if other.startswith(f"{name.partition('/')[0]}/")]
-        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(same_kind or known)}"
-        _say(item, f"no preset `{name}`", problems, hint)
+        near = near or [other for other in known if other.endswith(f"/{name}")]
+        _say(item, f"no preset `{name}`", problems, f"did you mean `{near[0]}`?" if near else _choices(name, known))
         return None
     layer = read_file(presets_dir() / f"{name}.yaml", Layer(name, f"presets/{name}.yaml"), problems)
     if layer is not None and (nested := layer.get("presets")) is not None:
         _say(nested, "a preset may not list presets", problems, "list them in the experiment file")
         return None
     return layer
+
+
+def _choices(name: str, known: list[str]) -> str:
+    same_kind = [other for other in known if other.startswith(f"{name.partition('/')[0]}/")]
+    kinds = sorted({other.partition("/")[0] for other in known})
+    return f"there are: {', '.join(same_kind)}" if same_kind else f"kinds of presets: {', '.join(kinds)}"
 
 
 def _complain_of_unused(own: Node, tree: Node, problems: list[Diagnostic]) -> None:

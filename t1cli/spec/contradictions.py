@@ -109,7 +109,8 @@ def _staleness(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     if rollout is None:
         return
     lag, key = rollout.max_staleness, "rollout.max_staleness"
-    written = walk(tree, ("rollout", "max_staleness"))[0] == ("rollout", "max_staleness")
+    block = tree.get("rollout")
+    written = block is not None and block.get("max_staleness") is not None
     if rollout.pipeline == "sync" and lag > 0:
         yield Contradiction(key, f"max_staleness {lag} under `pipeline: sync`, which never lags", "0, or leave it out")
     if rollout.pipeline == "one_step" and (lag > 1 or (lag == 0 and written)):

@@ -140,24 +140,29 @@ def _is_yaml_word(node: Node) -> bool:
 def _trap(kind: str, node: Node) -> str:
     text = node.text or (node.content if isinstance(node.content, str) else "")
     wants_text = kind in ("string_type", "literal_error")
-    if wants_text and isinstance(node.content, bool):
-        return f'quote it: "{node.text}"'
-    if wants_text and isinstance(node.content, int | float):
+    if wants_text and node.text and isinstance(node.content, bool | int | float):
         return f'quote it: "{node.text}"'
     if re.fullmatch(r"\d+(:\d\d?)+(\.\d*)?", text):
-        return f"times are plain seconds, written {_seconds(text)} for {text} read as minutes (or hours) and seconds"
+        value = _base_60(text)
+        return f"write plain numbers: {value} if {text} is minutes:seconds, {value * 60} if hours:minutes"
     if kind in ("int_type", "int_from_float") and isinstance(node.content, float) and node.content.is_integer():
         return f"write {int(node.content)}"
     if re.fullmatch(r"0\d+", text):
         return f"write {text.lstrip('0') or '0'}"
-    if _EXPECTED.get(kind, "").endswith("number") and re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text):
+    if kind in ("tuple_type", "list_type") and isinstance(node.content, dict):
+        return "a list is replaced whole: write [first, second]"
+    if (
+        isinstance(node.content, str)
+        and _EXPECTED.get(kind, "").endswith("number")
+        and re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
+    ):
         return f"write {text} without quotes"
     if kind == "bool_type" and isinstance(node.content, str) and text:
         return "write true or false"
     return ""
 
 
-def _seconds(text: str) -> int:
+def _base_60(text: str) -> int:
     total = 0.0
     for part in text.split(":"):
         total = total * 60 + float(part)

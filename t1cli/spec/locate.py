@@ -55,7 +55,7 @@ def find_experiment(argument: Path) -> Path:
     shipped = experiments_dir() / argument / EXPERIMENT_FILE
     if len(argument.parts) == 1 and shipped.is_file():
         return shipped
-    raise BadInput(f"no experiment at {argument}", hint=_near(argument.name))
+    raise BadInput(f"no experiment at {argument}", str(argument), _near(argument.name))
 
 
 def shown_path(path: Path) -> str:

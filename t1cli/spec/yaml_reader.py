@@ -14,6 +14,7 @@ from t1cli.spec.node import Node, Place
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 20_000
+MAX_DEPTH = 32
 
 
 @dataclass(frozen=True)
@@ -124,21 +125,13 @@ class _Reader:
 
     def _is_small(self, root: yaml.Node) -> bool:
         """Whether the tree stays small once every alias is expanded; an alias to itself never is."""
-        sizes: dict[int, int] = {}
-
-        def size(node: yaml.Node) -> int:
-            known = sizes.get(id(node))
-            if known is not None:
-                return known
-            sizes[id(node)] = MAX_NODES + 1  # what a cycle finds
-            total = 1 + sum(size(child) for child in _children(node))
-            sizes[id(node)] = total
-            return total
-
-        if size(root) <= MAX_NODES:
-            return True
-        self._say(root.start_mark, f"more than {MAX_NODES} values once aliases are expanded", "write the values out")
-        return False
+        nodes, depth = _measure(root, {})
+        if nodes > MAX_NODES:
+            message = f"more than {MAX_NODES} values once aliases are expanded"
+            self._say(root.start_mark, message, "write the values out")
+        elif depth > MAX_DEPTH:
+            self._say(root.start_mark, f"nested {depth} deep; a spec needs no more than {MAX_DEPTH}")
+        return nodes <= MAX_NODES and depth <= MAX_DEPTH
 
     def _build(self, node: yaml.Node, place: Place) -> Node | None:
         if isinstance(node, yaml.MappingNode):
@@ -151,6 +144,7 @@ class _Reader:
             return None
         try:
             value: Any = self._constructor.construct_object(node)
+            str(value).encode()  # half a surrogate pair is no text
         except (yaml.YAMLError, ValueError) as error:
             self._say(node.start_mark, f"cannot read `{node.value}`: {_first_line(error)}")
             return None
@@ -194,6 +188,16 @@ class _Reader:
     def _say(self, mark: yaml.Mark | None, message: str, hint: str = "") -> None:
         place = Place(self._layer.shown) if mark is None else self._place(mark)
         self._problems.append(Diagnostic(message, place.exact, place.source_line, hint))
+
+
+def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Nodes and depth below a node, aliases expanded. A node met again inside itself counts as endless."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = (MAX_NODES + 1, 0)
+    below = [_measure(child, known) for child in _children(node)]
+    known[id(node)] = 1 + sum(size for size, _ in below), 1 + max((depth for _, depth in below), default=0)
+    return known[id(node)]
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:
