@@ -82,4 +82,6 @@ def _collect(check: Check, started: float, future: Future[tuple[Saw, float]]) ->
 
 
 def _crash(what: str, check: Check) -> Saw:
-    return Saw("crashed", what, "an answer", f"the check itself broke: `t1 preflight SPEC --only {check.id}` repeats it")
+    return Saw(
+        "crashed", what, "an answer", f"the check itself broke: `t1 preflight SPEC --only {check.id}` repeats it"
+    )

@@ -18,7 +18,9 @@ def packages(context: Context) -> Saw:
     found = {name: _version(name) for name in EMBEDDED_PACKAGES}
     missing = [name for name, number in found.items() if number is None]
     if missing:
-        return failed("missing: " + ", ".join(missing), "the embedded engine's packages", 'pip install "t1cli[embedded]"')
+        return failed(
+            "missing: " + ", ".join(missing), "the embedded engine's packages", 'pip install "t1cli[embedded]"'
+        )
     return passed(", ".join(f"{name} {number}" for name, number in found.items()), "the embedded engine's packages")
 
 

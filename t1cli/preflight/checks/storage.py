@@ -35,7 +35,9 @@ def inodes(context: Context) -> Saw:
     needed = 20 * trials
     if stat.f_files == 0 or stat.f_favail >= needed:
         return passed(f"{stat.f_favail} inodes free", f"20 per trial x {trials} trials = {needed}")
-    return failed(f"{stat.f_favail} inodes free", f"20 per trial x {trials} trials = {needed}", "use another --runs-dir")
+    return failed(
+        f"{stat.f_favail} inodes free", f"20 per trial x {trials} trials = {needed}", "use another --runs-dir"
+    )
 
 
 def writable(context: Context) -> Saw:
