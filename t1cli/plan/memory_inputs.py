@@ -6,6 +6,7 @@ from memory_model.architecture import Architecture
 from memory_model.device import Device
 from memory_model.layout import Layout
 from memory_model.models import architecture_from
+from memory_model.terms.term import Role
 from memory_model.workload import Experts, Loss, Optimizer, Recompute, Workload
 from t1cli.plan.topology import Topology
 from t1cli.spec.experiment import ExperimentSpec
@@ -45,7 +46,7 @@ def device_of(spec: ExperimentSpec) -> Device:
     )
 
 
-def roles_of(spec: ExperimentSpec) -> tuple[str, ...]:
+def roles_of(spec: ExperimentSpec) -> tuple[Role, ...]:
     """Roles in the order they run within a step."""
     return ("critic", "actor") if spec.algorithm.kind == "ppo" else ("actor",)
 

@@ -22,6 +22,9 @@ class Remedy:
     shape: PoolShape
     demand: Demand
 
+    settings: str = ""
+    """What `--set` would change, where the remedy is one."""
+
     @property
     def granted(self) -> int:
         return granted_leases(self.shape, self.demand)
@@ -44,7 +47,8 @@ def remedies(shape: PoolShape, demand: Demand) -> tuple[Remedy, ...]:
 def _all(shape: PoolShape, demand: Demand) -> Iterator[Remedy]:
     tasks, runs = max(PUBLIC_MAX_TASKS, demand.groups), max(PUBLIC_MAX_RUNS, demand.samples)
     one = PoolShape(1, tasks, runs, shape.hash_routing)
-    yield Remedy("A", f"one server of {tasks} tasks × {runs} runs", one, demand)
+    bigger = f"--set sandbox.max_tasks={tasks} --set sandbox.max_runs_per_task={runs}"
+    yield Remedy("A", f"one server of {tasks} tasks × {runs} runs", one, demand, bigger)
     many = max(2, math.ceil(demand.leases / (shape.max_tasks * shape.max_runs_per_task)))
     more = PoolShape(many, shape.max_tasks, shape.max_runs_per_task, shape.hash_routing)
     yield Remedy("B", f"{many} servers of {shape.max_tasks} × {shape.max_runs_per_task} on one host", more, demand)
@@ -57,4 +61,5 @@ def _all(shape: PoolShape, demand: Demand) -> Iterator[Remedy]:
     yield Remedy("D", f"batch {fewer.groups} × {fewer.samples} samples", shape, fewer)
     if shape.max_runs_per_task < demand.samples:
         small = Demand(min(demand.groups, shape.servers * shape.max_tasks), shape.max_runs_per_task)
-        yield Remedy("D'", f"batch {small.groups} × {small.samples} samples", shape, small)
+        less = f"--set rollout.batch_size={small.groups} --set rollout.samples_per_prompt={small.samples}"
+        yield Remedy("D'", f"batch {small.groups} × {small.samples} samples", shape, small, less)

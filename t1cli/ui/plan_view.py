@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.text import Text
 
 from t1cli.errors import ExitCode
+from t1cli.plan.binding import binding_term, states_gib
 from t1cli.plan.plan import Finding, Plan, StageMemory
 from t1cli.ui.console import answer
 
@@ -48,20 +50,24 @@ def _apart(left: str, right: str, width: int) -> str:
 def _memory(plan: Plan) -> Iterator[str]:
     if not plan.memory.roles:
         return
-    yield f"  {'stage':<10}{'peak GiB':>9}{'low-high':>14}{'use':>6}  {'phase':<14}largest term"
+    yield f"  {'stage':<10}{'peak GiB':>8}{'low-high':>13}{'used':>6}{'states':>8}  worst phase, binding term"
     for role, memory in plan.memory.roles.items():
         for stage in memory.stages:
             yield _stage(role, stage, plan.memory.usable_gib)
-    yield f"  of {plan.memory.usable_gib:g} GiB usable per GPU; {plan.memory.band}"
+    yield (
+        f"  of {plan.memory.usable_gib:g} GiB usable per GPU; {plan.memory.band}; "
+        f"{plan.memory.tokens_per_micro_batch:,} tokens a rank"
+    )
+    yield ""
 
 
 def _stage(role: str, stage: StageMemory, usable_gib: float) -> str:
-    term, gib = max(stage.terms.items(), key=lambda item: item[1])
+    term, gib = binding_term(stage.terms)
     band = f"{stage.low_gib:.1f}-{stage.high_gib:.1f}"
     share = stage.peak_gib / usable_gib if usable_gib else 0.0
-    phase = stage.phase.removeprefix(f"{role}_").replace("_", " ")
-    name = f"{role} {stage.stage}"
-    return f"  {name:<10}{stage.peak_gib:>9.1f}{band:>14}{share:>6.0%}  {phase:<14}{term.replace('_', ' ')} {gib:.1f}"
+    states = states_gib(stage.terms)
+    why = f"{stage.phase.removeprefix('train ')}: {term} {gib:.1f}"
+    return f"  {f'{role} {stage.stage}':<10}{stage.peak_gib:>8.1f}{band:>13}{share:>6.0%}{states:>8.1f}  {why}"
 
 
 def _rows(plan: Plan, width: int) -> Iterator[str]:
@@ -85,8 +91,9 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     )
     yield (
         "disk",
-        f"{_size(plan.disk.total_gib)} of {plan.disk.disk_gib:,.0f} GiB ({plan.disk.total_gib / plan.disk.disk_gib:.0%});"
-        f" {plan.disk.saves_kept} saves of {_size(plan.disk.per_save_gib)} kept, one being written",
+        f"{_size(plan.disk.total_gib)} of {plan.disk.disk_gib:,.0f} GiB "
+        f"({plan.disk.total_gib / plan.disk.disk_gib:.0%}); {plan.disk.saves_kept} saves of "
+        f"{_size(plan.disk.per_save_gib)} kept, one being written",
     )
     yield "schedule", _schedule(plan)
     yield "pool", _pool(plan)
@@ -182,17 +189,14 @@ def _verdict(plan: Plan, width: int) -> list[str]:
 
 
 def _next(plan: Plan) -> str:
+    name = plan.source or plan.name
     if plan.accepted_for_launch:
-        return f"Next: `t1 preflight {plan.source or plan.name}`"
-    worst = _first_key(plan.findings)
-    if worst:
-        return f"Next: `t1 plan {plan.source or plan.name} --explain {worst}`"
-    return f"Next: `t1 plan {plan.source or plan.name} --search`"
+        return f"Next: `t1 preflight {name}`"
+    settings = next((found for finding in plan.findings if (found := _settings(finding))), "")
+    return f"Next: `t1 plan {name} {settings or '--search'}`"
 
 
-def _first_key(findings: Sequence[Finding]) -> str:
-    """The dotted key that the first error's fix would set, as something to look at next."""
-    for finding in findings:
-        if finding.severity == "error" and "--set " in finding.fix:
-            return finding.fix.split("--set ", 1)[1].split("=", 1)[0]
-    return ""
+def _settings(finding: Finding) -> str:
+    """The first run of `--set key=value` in an error's fix, if it can be pasted as it is."""
+    match = re.search(r"--set [\w.]+=[\w./-]+(?: --set [\w.]+=[\w./-]+)*", finding.fix)
+    return match.group(0) if match and finding.severity == "error" else ""

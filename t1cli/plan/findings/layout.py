@@ -35,13 +35,17 @@ def impossible_layout(draft: Draft) -> Iterator[Finding]:
 
 def wasteful_layout(draft: Draft) -> Iterator[Finding]:
     """M3 and M4: expert parallelism below its largest legal size, and tensor parallelism that only copies."""
+    groups = draft.spec.model.architecture.num_key_value_heads
     for waste in draft.memory.waste:
+        low_ep = waste.id == "M3"
         yield draft.finding(
             waste.id,
-            "warning" if waste.id == "M3" or waste.gib >= WASTE_GIB or not waste.gib else "notice",
-            key="topology.ep" if waste.id == "M3" else "topology.tp",
+            "warning" if low_ep or draft.spec.topology.tp > groups else "notice",
+            key="topology.ep" if low_ep else "topology.tp",
             message=waste.message,
-            fix=waste.fix,
+            fix=f"--set topology.ep={draft.memory.largest_ep}"
+            if low_ep
+            else f"--set topology.tp={min(groups, draft.spec.topology.tp)}; pp and cp are the axes that cut memory",
         )
 
 
@@ -60,6 +64,15 @@ def deltanet_under_context_parallelism(draft: Draft) -> Iterator[Finding]:
             message=f"GatedDeltaNet's working set is {whole:.1f} GiB for one whole sample and {cut:.1f} GiB at CP "
             f"{cp}; the plan counts the second, which needs the native context-parallel layer in the trainer",
             fix="nothing to do; without that layer plan with --set trainer.gdn_context_parallel=none",
+        )
+    elif cp == 1 and whole > LARGE_SHARE * draft.spec.hardware.usable_gib:
+        yield draft.finding(
+            "M6",
+            "warning",
+            key="topology.cp",
+            message=f"at CP 1 one GatedDeltaNet layer works on the whole sample: {whole:.1f} GiB for "
+            f"{draft.spec.rollout.context_tokens:,} tokens, {whole / draft.spec.hardware.usable_gib:.0%} of a GPU",
+            fix="--set topology.cp=4 --set trainer.gdn_context_parallel=native",
         )
     elif cp > 1:
         yield draft.finding(
@@ -87,7 +100,7 @@ def useless_cap(draft: Draft) -> Iterator[Finding]:
     )
 
 
-# Below this a TP copy is told, not warned about.
-WASTE_GIB = 8.0
+# A working set above this share of a GPU is worth a warning even where it fits.
+LARGE_SHARE = 0.1
 
 RULES = (placement, impossible_layout, wasteful_layout, deltanet_under_context_parallelism, useless_cap)

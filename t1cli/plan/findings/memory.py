@@ -1,3 +1,63 @@
-"""M1, M2: GPU memory by the band."""
+"""M1, M2: GPU memory, role by role, with the binding term and the smallest change that would fit."""
 
-RULES = ()
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from t1cli.plan.binding import binding_term
+from t1cli.plan.draft import Draft
+from t1cli.plan.plan import Finding, StageMemory
+from t1cli.plan.what_if import smallest_change
+
+RESIDUAL = "other role's process"
+# Smaller terms are summed up as the rest.
+SHOWN_GIB = 2.0
+
+
+def gpu_memory(draft: Draft) -> Iterator[Finding]:
+    """M1, or M2 where the logits bind: a role whose peak, or the upper end of its band, is above what a GPU offers."""
+    bad = {role: verdict for role, verdict in draft.memory.verdict_by_role.items() if verdict != "FITS"}
+    if not bad:
+        return
+    better = smallest_change(draft.spec)
+    fix = (
+        "no single change fits; `--search` lists the layouts that do"
+        if better is None
+        else (f"{better.command_line} (peak {better.peak_gib:.1f} GiB, {better.verdict})")
+    )
+    for role, verdict in bad.items():
+        stage = max(draft.memory.plan.roles[role].stages, key=lambda stage: stage.peak_gib)
+        term, gib = binding_term(stage.terms)
+        yield draft.finding(
+            "M2" if term == "logits" else "M1",
+            "error" if verdict == "OOM" else "warning",
+            key="topology.cp" if term == "logits" else "topology",
+            message=f"{verdict}: {role}, stage {stage.stage}, {stage.phase}: {_sum(draft, stage)}; binding "
+            f"term: {term}, {gib:.1f} GiB" + (_logits(draft, gib) if term == "logits" else ""),
+            fix=fix,
+        )
+
+
+def _sum(draft: Draft, stage: StageMemory) -> str:
+    usable = draft.memory.plan.usable_gib
+    over = stage.peak_gib > usable
+    terms = sorted(stage.terms.items(), key=lambda item: -item[1])
+    shown = [f"{name} {gib:.1f}" for name, gib in terms if gib >= SHOWN_GIB]
+    rest = sum(gib for name, gib in terms if gib < SHOWN_GIB and name != RESIDUAL)
+    if residual := stage.terms.get(RESIDUAL):
+        shown = [text for text in shown if not text.startswith(RESIDUAL)]
+        shown.append(f"the other, offloaded role's process {residual:.1f}")
+    text = " + ".join([*shown, *([f"rest {rest:.1f}"] if rest else [])])
+    versus = f"> {usable:g}" if over else f"≤ {usable:g} < {stage.high_gib:.1f} (upper end of the band)"
+    return f"{text} = {stage.peak_gib:.1f} {versus} GiB"
+
+
+def _logits(draft: Draft, gib: float) -> str:
+    """The buffer as bytes per logit × tokens of the CP shard × vocabulary of the TP shard."""
+    spec, tokens = draft.spec, draft.memory.plan.tokens_per_micro_batch
+    vocab = spec.model.architecture.vocab_size
+    per_logit = gib * 2**30 / (tokens * vocab / spec.topology.tp)
+    return f" ({per_logit:.0f} B × {tokens:,} tokens at CP {spec.topology.cp} × {vocab:,}/TP {spec.topology.tp})"
+
+
+RULES = (gpu_memory,)

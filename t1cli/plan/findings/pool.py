@@ -87,7 +87,8 @@ def _line(remedy: Remedy, sandbox: PoolSandbox) -> str:
         min(remedy.demand.leases, remedy.shape.leases) * gib
         for gib in (sandbox.memory_per_sandbox_gib, sandbox.disk_per_sandbox_gib)
     )
-    return f"{remedy.label}: {remedy.text}: {verdict}; {ram:.0f} GiB RAM, {disk:.0f} GiB disk in all"
+    line = f"{remedy.label}: {remedy.text}: {verdict}; {ram:.0f} GiB RAM, {disk:.0f} GiB disk in all"
+    return f"{line} ({remedy.settings})" if remedy.settings and remedy.holds else line
 
 
 def _refused(remedy: Remedy) -> str:
