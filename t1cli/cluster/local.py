@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -47,7 +48,7 @@ class ActorFailed(T1Error):
 
 
 class RemoteObject:
-    """An object living in a process of its own; one call at a time unless it was started with more threads."""
+    """An object living in a process of its own. Calls run there in the order they were made."""
 
     def __init__(self, handle: Any, name: str) -> None:
         self._handle, self.name = handle, name
@@ -57,7 +58,7 @@ class RemoteObject:
         import ray
 
         try:
-            return await getattr(self._handle, method).remote(*arguments, **named)
+            return await self.begin(method, *arguments, **named)
         except ray.exceptions.RayTaskError as failure:
             cause = failure.cause
             if isinstance(cause, T1Error):
@@ -67,6 +68,22 @@ class RemoteObject:
             raise ActorFailed(
                 f"the {self.name}'s process is gone: {type(failure).__name__}", hint="its output under logs/ray/"
             ) from failure
+
+    def begin(self, method: str, *arguments: object, **named: object) -> Any:
+        """Start a call; its reference may be an argument of another call, and the value never passes through here."""
+        return self._handle.call.remote(method, *arguments, **named)
+
+
+class _Host:
+    """What Ray runs: it imports the class in its own process, so that the driver need not import torch."""
+
+    def __init__(self, target: str, arguments: tuple[object, ...], named: dict[str, object]) -> None:
+        module, _, name = target.partition(":")
+        self._object = getattr(importlib.import_module(module), name)(*arguments, **named)
+
+    def call(self, method: str, *arguments: object, **named: object) -> object:
+        """Pass a call on."""
+        return getattr(self._object, method)(*arguments, **named)
 
 
 @dataclass
@@ -102,12 +119,12 @@ class LocalCluster:
             raise CouldNotAsk(f"a private Ray did not start: {failure}", hint=f"its logs: {logs}") from failure
         return cluster
 
-    def spawn(self, kind: type, *arguments: object, name: str, threads: int = 1) -> RemoteObject:
-        """Start an object in a process of its own; `threads` calls may run in it at once."""
+    def spawn(self, target: str, *arguments: object, name: str, **named: object) -> RemoteObject:
+        """Start `module:Class` in a process of its own; a failing constructor shows at the first call."""
         import ray
 
-        remote: Any = ray.remote(kind).options(num_cpus=0, max_concurrency=threads, max_restarts=0, max_task_retries=0)
-        return RemoteObject(remote.remote(*arguments), name)
+        remote: Any = ray.remote(_Host).options(num_cpus=0, max_restarts=0, max_task_retries=0)
+        return RemoteObject(remote.remote(target, arguments, named), name)
 
     def close(self) -> None:
         """End every process of the cluster and remove its directory; safe to call twice."""

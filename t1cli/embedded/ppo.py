@@ -21,12 +21,10 @@ from t1cli.embedded.losses import (
     truncated_weight,
     value_loss,
 )
+from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.model import TinyMoE
 from t1cli.embedded.role import Role
 from t1cli.spec.algorithm import PPO
-
-Metrics = dict[str, float]
-"""Metric name to value; nan where a figure is undefined, which metrics.jsonl shows as null."""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,12 @@ from t1cli.embedded.advantages import group_advantages
 from t1cli.embedded.batches import MicroBatch, micro_batches
 from t1cli.embedded.checkpoint import Progress, RoleState, newest_common, prune, read_checkpoint, write_checkpoint
 from t1cli.embedded.losses import RatioClip
+from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
-from t1cli.embedded.ppo import ActorSettings, Metrics, actor_pass, behaviour_log_probs, critic_pass
+from t1cli.embedded.ppo import ActorSettings, actor_pass, behaviour_log_probs, critic_pass
 from t1cli.embedded.role import Role, load_optimizer_tensors, make_role, optimizer_tensors
 from t1cli.embedded.routing_study import free_routing_metrics
+from t1cli.embedded.weights import read_weights
 from t1cli.errors import Refused
 from t1cli.launch.save_directories import SaveDirectories
 from t1cli.spec.algorithm import PPO
@@ -26,14 +28,6 @@ from t1cli.terminal.trajectory.row import TrainingRow
 
 _RANDOM_STATE = "random_state"
 _CRITIC_SEED_OFFSET = 1
-
-
-@dataclass(frozen=True)
-class Published:
-    """Actor weights as the inference server takes them."""
-
-    version: int
-    weights: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ class Trainer:
         spec: ExperimentSpec,
         directories: SaveDirectories,
         *,
-        actor_weights: dict[str, Tensor] | None = None,
+        actor_weights: Path | None = None,
         threads: int = 1,
     ) -> None:
         """`actor_weights` None starts from the seeded random initialisation; a cold critic takes the actor's trunk."""
@@ -83,8 +77,8 @@ class Trainer:
         metrics["perf/train_time"] = time.monotonic() - started
         return metrics
 
-    def publish(self) -> Published:
-        """Weights for the server; the behaviour snapshots rotate here, inside the caller's publish barrier.
+    def publish(self) -> dict[str, Tensor]:
+        """The actor's weights for the server; the behaviour snapshots rotate here, inside the caller's barrier.
 
         Kept are what is published now and its predecessor, which sampled the batch that is still to be trained.
         """
@@ -92,7 +86,11 @@ class Trainer:
         if self._behaviour is not None:
             self._snapshots = {at: state for at, state in self._snapshots.items() if at >= self._version - 1}
             self._snapshots[self._version] = weights
-        return Published(self._version, weights)
+        return weights
+
+    def version(self) -> int:
+        """Version of the actor's weights: rollouts trained on since the campaign began."""
+        return self._version
 
     def save(self, score: float | None) -> tuple[SavedRole, ...]:
         """Write a checkpoint of every role as it stands after the last trained rollout, then apply retention."""
@@ -177,11 +175,11 @@ def keeps_old_actor(spec: ExperimentSpec) -> bool:
     return spec.rollout.pipeline != "sync" if asked is None else asked
 
 
-def _make_actor(spec: ExperimentSpec, weights: dict[str, Tensor] | None) -> Role:
+def _make_actor(spec: ExperimentSpec, weights: Path | None) -> Role:
     config = TinyMoEConfig.from_architecture(spec.model.architecture)
     model = TinyMoE(config, seed=spec.seed)
     if weights is not None:
-        model.load_state_dict(weights)
+        model.load_state_dict(read_weights(weights, config))
     algorithm = spec.algorithm
     return make_role("actor", model, learning_rate=algorithm.actor_learning_rate, adam=algorithm.adam)
 

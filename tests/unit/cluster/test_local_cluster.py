@@ -13,10 +13,7 @@ from pathlib import Path
 from t1cli.cluster.guard import MARK, end_cluster, marked_processes
 from t1cli.cluster.local import sweep_cluster
 
-DRIVER = """
-import asyncio, sys, time
-from pathlib import Path
-from t1cli.cluster.local import ActorFailed, LocalCluster
+COUNTER = """
 from t1cli.errors import Refused
 
 class Counter:
@@ -24,9 +21,16 @@ class Counter:
     def add(self, n): self.count += n; return self.count
     def refuse(self): raise Refused("no", where="here")
     def crash(self): raise ValueError("broken")
+"""
+DRIVER = """
+import asyncio, sys, time
+from pathlib import Path
+from t1cli.cluster.local import ActorFailed, LocalCluster
+from t1cli.errors import Refused
 
 async def exercise(counter):
     assert await counter.call("add", 2) == 42
+    assert await counter.call("add", counter.begin("add", 0)) == 84
     try: await counter.call("refuse")
     except Refused as refusal: assert refusal.diagnostics[0].where == "here"
     else: raise AssertionError
@@ -36,7 +40,7 @@ async def exercise(counter):
 
 record, logs = Path(sys.argv[1]), Path(sys.argv[2])
 cluster = LocalCluster.start(record, logs)
-asyncio.run(exercise(cluster.spawn(Counter, 40, name="counter")))
+asyncio.run(exercise(cluster.spawn("counter_for_test:Counter", 40, name="counter")))
 print("up", flush=True)
 if sys.argv[3] == "close":
     cluster.close()
@@ -59,7 +63,9 @@ def wait_until(condition, seconds: float = 20.0) -> bool:
 def start_driver(tmp_path: Path, how: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
     record = tmp_path / "ray.json"
     command = [sys.executable, "-c", DRIVER, str(record), str(tmp_path / "logs"), how]
-    driver = subprocess.Popen(command, stdout=subprocess.PIPE)
+    (tmp_path / "counter_for_test.py").write_text(COUNTER)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     assert driver.stdout is not None
     assert driver.stdout.readline() == b"up\n"
     left = json.loads(record.read_text()) if record.exists() else {}
