@@ -1,4 +1,4 @@
-"""Every task × repeats, scored, in an event loop of its own; what was scheduled is always shown beside what was scored."""
+"""Every task × repeats in an event loop of its own; what was scheduled is always shown beside what was scored."""
 
 from __future__ import annotations
 
@@ -97,12 +97,15 @@ async def run_evaluation(
         seen(result)
         return result
 
-    async with world.connect() as engine, asyncio.TaskGroup() as group:
-        running = [
-            group.create_task(one(engine, index, repeat))
-            for index in range(len(plan.tasks))
-            for repeat in range(plan.repeats)
-        ]
+    try:
+        async with world.connect() as engine, asyncio.TaskGroup() as group:
+            running = [
+                group.create_task(one(engine, index, repeat))
+                for index in range(len(plan.tasks))
+                for repeat in range(plan.repeats)
+            ]
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from several
     return EvaluationResult(scheduled=len(running), trials=tuple(task.result() for task in running))
 
 

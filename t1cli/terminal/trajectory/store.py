@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -48,7 +49,7 @@ def load_rows(path: Path) -> tuple[TrainingRow, ...]:
         with np.load(path, allow_pickle=False) as archive:
             content = {name: archive[name] for name in archive.files}
         head = json.loads(content["head"].tobytes())
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise BadInput(f"no readable rollout: {type(error).__name__}: {error}", where=str(path)) from error
     if head.get("format_version") != FORMAT_VERSION:
         raise BadInput(f"rollout format {head.get('format_version')}, expected {FORMAT_VERSION}", where=str(path))

@@ -1,0 +1,67 @@
+"""Saved rows come back bit for bit, and nothing else is read."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from t1cli.errors import BadInput
+from t1cli.terminal.trajectory.row import Audit, TrainingRow
+from t1cli.terminal.trajectory.store import load_rows, save_rows
+
+
+def row(tokens: int, *, routing: bool = True, seed: int = 0) -> TrainingRow:
+    random = np.random.default_rng(seed)
+    return TrainingRow(
+        trial_id=f"trial-{seed}",
+        group_id=seed,
+        task="täsk",
+        family="f",
+        tokens=random.integers(0, 99999, tokens).astype(np.int32),
+        response_start=1,
+        loss_mask=random.integers(0, 2, tokens).astype(np.uint8),
+        log_probs=random.normal(size=tokens).astype(np.float32),
+        routed_experts=random.integers(0, 8, (tokens - 1, 3, 2)).astype(np.uint8) if routing else None,
+        reward=0.1 + seed,
+        outcome="scored",
+        weight_versions=(1, 2),
+        stop="turns",
+        audit=Audit(turns=2, strict=2, sampled_tokens=3, trained_tokens=3, masked={"repair": 1}),
+    )
+
+
+def same(left: TrainingRow, right: TrainingRow) -> bool:
+    return all(
+        np.array_equal(getattr(left, f.name), getattr(right, f.name))
+        and getattr(getattr(left, f.name), "dtype", None) == getattr(getattr(right, f.name), "dtype", None)
+        for f in fields(TrainingRow)
+    )
+
+
+@pytest.mark.parametrize(
+    "rows", [(), (row(5),), (row(5), row(2, seed=1), row(9, routing=False, seed=2)), (row(4, routing=False),)]
+)
+def test_rows_come_back_bit_for_bit(tmp_path: Path, rows: tuple[TrainingRow, ...]) -> None:
+    path = tmp_path / "rollouts" / "rollout_000001.npz"
+    save_rows(path, rows)
+    loaded = load_rows(path)
+    assert len(loaded) == len(rows)
+    assert all(same(a, b) for a, b in zip(rows, loaded, strict=True))
+    assert [p.name for p in path.parent.iterdir()] == [path.name], "nothing is left aside"
+
+
+def test_half_a_file_and_foreign_files_are_located_errors(tmp_path: Path) -> None:
+    path = tmp_path / "r.npz"
+    save_rows(path, (row(50),))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(BadInput):
+        load_rows(path)
+    path.write_text("hello")
+    with pytest.raises(BadInput):
+        load_rows(path)
+    np.savez(path, head=np.asarray([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(BadInput):
+        load_rows(path)
