@@ -31,15 +31,23 @@ class Sandbox(Protocol):
     async def exec(
         self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
     ) -> ExecResult:
-        """Run one shell command. Raises SandboxError when the sandbox is gone."""
+        """Run one shell command. Raises SandboxError when the sandbox is gone.
+
+        A sandbox without a private root sets T1_ROOT to the host directory that stands for `/`; where the verifier's
+        Python is not the sandbox's own, T1_PYTHON names it. A test.sh reads both, empty by default.
+        """
         ...
 
     async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
-        """Place a host directory's files at an absolute path inside."""
+        """Place a host directory's files at an absolute path inside; a read-only target is emptied first."""
+        ...
+
+    async def reset_directory(self, path: str) -> None:
+        """Make an absolute path inside an empty directory that commands can write to, whatever was there."""
         ...
 
     async def read_file(self, path: str, *, max_bytes: int) -> bytes | None:
-        """Content of a regular file inside, links not followed out; None when absent. Raises SandboxError above max_bytes."""
+        """Content of a regular file inside, no link followed; None when absent. SandboxError above max_bytes."""
         ...
 
     async def end_processes(self) -> int:

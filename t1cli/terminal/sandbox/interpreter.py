@@ -1,0 +1,62 @@
+"""The Python that verifiers run with: this environment's interpreter and pytest, shown read-only in a private root."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "ctrf")
+_PREFIX = "/opt/t1/python"
+
+
+@dataclass(frozen=True)
+class VerifierPython:
+    """Where the interpreter is inside, and which host paths have to be there for it."""
+
+    executable: str
+    binds: tuple[tuple[str, str], ...]
+    """Host path and path inside, all read-only."""
+
+
+@lru_cache(maxsize=1)
+def missing_packages() -> tuple[str, ...]:
+    """What a verifier needs and this environment lacks."""
+    return tuple(name for name in ("pytest", "ctrf") if importlib.util.find_spec(name) is None)
+
+
+def make_verifier_python(directory: Path) -> VerifierPython:
+    """Lay out a small environment in `directory`: this interpreter, and of its packages only what pytest needs.
+
+    No `.pth` file of the real environment is seen, and nothing of it that an agent could be curious about.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = Path("lib") / version / "site-packages"
+    base = Path(os.path.realpath(sys.executable))
+    binds = [(str(directory), _PREFIX)]
+    (directory / packages).mkdir(parents=True, exist_ok=True)
+    (directory / "bin").mkdir(exist_ok=True)
+    (directory / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n", "utf-8")
+    link = directory / "bin" / "python"
+    if not link.is_symlink():
+        link.symlink_to(base)
+    for name in _PACKAGES:
+        source = _location(name)
+        if source is not None:
+            target = directory / packages / source.name
+            target.mkdir(exist_ok=True) if source.is_dir() else target.touch()
+            binds.append((str(source), f"{_PREFIX}/{packages}/{source.name}"))
+    if not sys.base_prefix.startswith("/usr"):
+        binds.append((sys.base_prefix, sys.base_prefix))
+    return VerifierPython(f"{_PREFIX}/bin/python", tuple(binds))
+
+
+def _location(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    origin = Path(spec.origin)
+    return origin.parent if origin.name == "__init__.py" else origin

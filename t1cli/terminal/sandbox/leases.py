@@ -1,0 +1,114 @@
+"""The record of local sandboxes: who asked for which, written down before anything is created."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from t1cli.terminal.sandbox.process_identity import ProcessIdentity, this_process
+from t1cli.terminal.sandbox.sandbox import SandboxError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One sandbox as the record knows it."""
+
+    name: str
+    owner: str
+    marker: str = ""
+    """Unguessable text in the environment of every process of a plain-process sandbox; empty for bubblewrap."""
+    processes: tuple[ProcessIdentity, ...] = ()
+    closed: bool = False
+
+    @property
+    def owner_alive(self) -> bool:
+        process = owner_process(self.owner)
+        return process is not None and process.alive
+
+
+def full_owner(owner: str) -> str:
+    """`run/pid/start` of the calling process for a bare run id; a full owner is returned as it is."""
+    if owner_process(owner) is not None:
+        return owner
+    process = this_process()
+    return f"{owner}/{process.pid}/{process.start}"
+
+
+def owner_process(owner: str) -> ProcessIdentity | None:
+    """The process part of a full owner; None for a bare run id."""
+    parts = owner.rsplit("/", 2)
+    if len(parts) != 3 or not parts[1].isdigit() or "@" not in parts[2]:
+        return None
+    return ProcessIdentity(int(parts[1]), parts[2])
+
+
+def owner_matches(owner: str, wanted: str) -> bool:
+    """Whether a full owner is the wanted one, or belongs to the wanted run id."""
+    return owner == wanted or owner.rsplit("/", 2)[0] == wanted
+
+
+class LeaseBook:
+    """`leases.jsonl` of one directory: append-only, one event a line, shared by all processes of a run."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / "leases.jsonl"
+
+    def ask(self, lease: Lease) -> None:
+        """Record a sandbox before it is created. Raises SandboxError for a name that could be a path."""
+        if not _NAME.fullmatch(lease.name):
+            raise SandboxError(f"sandbox name {lease.name!r} is not plain letters, digits, dots, dashes, underscores")
+        self._append({"event": "asked", "name": lease.name, "owner": lease.owner, "marker": lease.marker})
+
+    def started(self, name: str, processes: tuple[ProcessIdentity, ...]) -> None:
+        """Record the processes that hold a sandbox."""
+        found = [{"pid": process.pid, "start": process.start} for process in processes]
+        self._append({"event": "started", "name": name, "processes": found})
+
+    def closed(self, name: str, *, swept: bool = False) -> None:
+        """Record that nothing of a sandbox is left."""
+        self._append({"event": "closed", "name": name, "swept": swept})
+
+    def leases(self) -> tuple[Lease, ...]:
+        """Every sandbox on record, newest state; a line that was cut off by a crash is passed over."""
+        found: dict[str, Lease] = {}
+        for event in self._events():
+            name = str(event.get("name"))
+            if event.get("event") == "asked":
+                found[name] = Lease(name, str(event.get("owner")), str(event.get("marker", "")))
+            elif event.get("event") == "started" and name in found:
+                found[name] = replace(found[name], processes=_processes(event.get("processes")))
+            elif event.get("event") == "closed" and name in found:
+                found[name] = replace(found[name], closed=True)
+        return tuple(found.values())
+
+    def _append(self, event: dict[str, object]) -> None:
+        # One write to an O_APPEND file: lines of several processes never mix.
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, (json.dumps(event) + "\n").encode())
+        finally:
+            os.close(descriptor)
+
+    def _events(self) -> Iterator[dict[str, object]]:
+        if not self.path.exists():
+            return
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event
+
+
+def _processes(found: object) -> tuple[ProcessIdentity, ...]:
+    if not isinstance(found, list):
+        return ()
+    return tuple(ProcessIdentity(int(item["pid"]), str(item["start"])) for item in found)

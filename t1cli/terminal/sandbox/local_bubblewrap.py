@@ -1,0 +1,244 @@
+"""A private machine by bubblewrap: own root, processes and network; one per trial, held until closed.
+
+Nothing of it lies on the host's disk: its files are a tmpfs in its own mount namespace, which ends with process 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, run_command
+from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement
+from t1cli.terminal.sandbox.inside import Tree
+from t1cli.terminal.sandbox.leases import LeaseBook
+from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify
+from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
+
+_START_SECONDS = 20.0
+_END_SECONDS = 10.0
+
+# Only ever inside: a wrong process id must not turn this into a kill of the whole host.
+_END_ALL = """
+[ "$(readlink /proc/self/ns/pid)" = "pid:[$1]" ] || exit 9
+count=0
+for entry in /proc/[0-9]*; do
+  pid=${entry#/proc/}
+  [ "$pid" = 1 ] || [ "$pid" = $$ ] || count=$((count + 1))
+done
+kill -9 -1 2>/dev/null
+echo "$count"
+"""
+
+
+class BubblewrapSandbox:
+    """One live bubblewrap sandbox; use it from the event loop that created it.
+
+    Its processes end with the thread that created it (the kernel's parent-death signal belongs to that thread).
+    """
+
+    def __init__(self, name: str, confinement: Confinement, holder: _Holder, leases: LeaseBook) -> None:
+        self.name = name
+        self._confinement = confinement
+        self._holder = holder
+        self._leases = leases
+        self._lock = asyncio.Lock()
+        self._tree = Tree(holder.root, confinement.user)
+        self._closed = False
+
+    async def exec(
+        self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
+    ) -> ExecResult:
+        """Run one shell command. Raises SandboxError when the sandbox is gone."""
+        python = self._confinement.python
+        settings = {"PATH": PATH_INSIDE, "HOME": "/work", "LANG": "C.UTF-8", "TERM": "dumb"}
+        if python is not None:
+            settings["T1_PYTHON"] = python.executable
+        async with self._lock:
+            self._check()
+            argv = self._confinement.command(self._holder.init.pid, command, cwd)
+            invocation = Invocation(argv, settings | (env or {}))
+            result = await run_command(invocation, self._holder.pipe, timeout_seconds=timeout_seconds)
+            self._check()
+        return result
+
+    async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
+        """Place a host directory's files at an absolute path inside; a read-only target is emptied first."""
+        self._check()
+        self._tree.put_directory(source, target, read_only=read_only)
+
+    async def reset_directory(self, path: str) -> None:
+        """Make an absolute path inside an empty directory that commands can write to, whatever was there."""
+        self._check()
+        self._tree.reset_directory(path)
+
+    async def read_file(self, path: str, *, max_bytes: int) -> bytes | None:
+        """Content of a regular file inside; None when absent. Raises SandboxError above `max_bytes`."""
+        self._check()
+        return self._tree.read_file(path, max_bytes=max_bytes)
+
+    async def end_processes(self) -> int:
+        """End every process but the sandbox's own; returns how many there were. Raises SandboxError."""
+        async with self._lock:
+            self._check()
+            argv = self._confinement.trusted(self._holder.init.pid, _END_ALL, str(self._holder.pid_namespace))
+            pipe = OutputPipe()
+            try:
+                invocation = Invocation(argv, {"PATH": PATH_INSIDE})
+                result = await run_command(invocation, pipe, timeout_seconds=_END_SECONDS)
+            finally:
+                pipe.close()
+        if result.exit_code != 0 or not result.output.strip().isdigit():
+            raise SandboxError(f"cannot end the processes in {self.name}: {result.output.strip()[-200:]}")
+        return int(result.output)
+
+    async def close(self) -> None:
+        """Destroy it; nothing of it is left when this returns. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._holder.destroy()
+        finally:
+            self._leases.closed(self.name)
+
+    def _check(self) -> None:
+        if self._closed or self._holder.process.poll() is not None or not self._holder.init.alive:
+            raise SandboxError(f"sandbox {self.name} is gone")
+
+
+class _Holder:
+    """bubblewrap's monitor on the host, process 1 inside, and the descriptors that lead to them."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipe: OutputPipe) -> None:
+        self.process = process
+        self.pipe = pipe
+        self.init = ProcessIdentity(0, "")
+        self.pid_namespace = 0
+        self.root = -1
+
+    def attach(self, info: dict[str, int]) -> None:
+        """Take hold of process 1 and of its root, which is in place by now."""
+        init = identify(int(info["child-pid"]))
+        if init is None:
+            raise SandboxError("process 1 of the sandbox ended at once")
+        self.init = init
+        self.pid_namespace = int(info["pid-namespace"])
+        self.root = os.open(f"/proc/{init.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    async def destroy(self) -> None:
+        """Kill process 1 and with it everything inside, then the monitor; give the descriptors back."""
+        self._kill_init()
+        try:
+            if self.process.poll() is None and not await ended(self.process.pid, _END_SECONDS):
+                self.process.kill()
+        finally:
+            # Also on cancellation: process 1 has its SIGKILL already, its monitor follows at once.
+            self._wait_and_release()
+
+    def _kill_init(self) -> None:
+        if self.init.pid and self.init.alive:
+            with contextlib.suppress(ProcessLookupError, OSError):
+                pidfd = os.pidfd_open(self.init.pid)
+                try:
+                    if self.init.alive:
+                        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                finally:
+                    os.close(pidfd)
+
+    def _wait_and_release(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=_END_SECONDS)
+        self.pipe.close()
+        if self.root >= 0:
+            os.close(self.root)
+            self.root = -1
+
+
+async def create_bubblewrap(name: str, confinement: Confinement, leases: LeaseBook) -> BubblewrapSandbox:
+    """A ready sandbox, whose name and owner `leases` already has. Raises SandboxError."""
+    holder, info = _start(confinement)
+    try:
+        with os.fdopen(info, "rb") as stream:
+            await _ready(holder)
+            holder.attach(_parse(stream.read(65536)))
+        monitor = identify(holder.process.pid)
+        leases.started(name, tuple(process for process in (monitor, holder.init) if process is not None))
+        if confinement.user is not None:
+            os.chown("work", confinement.user, confinement.user, dir_fd=holder.root, follow_symlinks=False)
+    except BaseException as error:
+        holder.process.kill()
+        await holder.destroy()
+        leases.closed(name)
+        if isinstance(error, (OSError, ValueError, KeyError)):
+            raise SandboxError(f"cannot create sandbox {name}: {error}") from error
+        raise
+    return BubblewrapSandbox(name, confinement, holder, leases)
+
+
+def _start(confinement: Confinement) -> tuple[_Holder, int]:
+    pipe = OutputPipe()
+    info_read, info_write = os.pipe2(os.O_CLOEXEC)
+    passwd, group = (_memory_file(content) for content in confinement.identities())
+    passed = (info_write, passwd, group)
+    try:
+        process = subprocess.Popen(
+            confinement.holder(info_fd=info_write, passwd_fd=passwd, group_fd=group),
+            stdin=subprocess.DEVNULL,
+            stdout=pipe.write,
+            stderr=pipe.write,
+            env={"PATH": PATH_INSIDE},
+            cwd="/",
+            pass_fds=passed,
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(info_read)
+        pipe.close()
+        raise SandboxError(f"cannot start bubblewrap: {error}") from error
+    finally:
+        for descriptor in passed:
+            os.close(descriptor)
+    return _Holder(process, pipe), info_read
+
+
+async def _ready(holder: _Holder) -> None:
+    """Wait for the sandbox's own first output: bubblewrap reports the child before its root is in place."""
+    loop = asyncio.get_running_loop()
+    capture = Capture(65536)
+    deadline = time.monotonic() + _START_SECONDS
+    woken = asyncio.Event()
+    try:
+        loop.add_reader(holder.pipe.read, woken.set)
+        while READY.decode() not in capture.text():
+            left = deadline - time.monotonic()
+            if holder.process.poll() is not None or left <= 0:
+                raise SandboxError(f"bubblewrap did not start: {capture.text().strip()[-500:] or 'no message'}")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, 0.2)):
+                    await woken.wait()
+            woken.clear()
+            for chunk in holder.pipe.chunks():
+                capture.add(chunk)
+    finally:
+        loop.remove_reader(holder.pipe.read)
+
+
+def _parse(info: bytes) -> dict[str, int]:
+    found = json.loads(info)
+    if not isinstance(found, dict):
+        raise ValueError("bubblewrap's information is no object")
+    return found
+
+
+def _memory_file(content: str) -> int:
+    descriptor = os.memfd_create("t1", os.MFD_CLOEXEC)
+    os.write(descriptor, content.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -1,0 +1,70 @@
+"""Processes named by pid and start time, so that a reused pid is never mistaken for the process we started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """One process, for good: no other process ever has the same pair on this boot of the machine."""
+
+    pid: int
+    start: str
+    """Clock ticks since boot at which it started, and which boot that was."""
+
+    @property
+    def alive(self) -> bool:
+        return start_of(self.pid) == self.start
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The identity of a running process; None when there is none of that pid."""
+    start = start_of(pid)
+    return None if start is None else ProcessIdentity(pid, start)
+
+
+def this_process() -> ProcessIdentity:
+    """The identity of the calling process."""
+    return ProcessIdentity(os.getpid(), start_of(os.getpid()) or "")
+
+
+def start_of(pid: int) -> str | None:
+    """Start time of a process that has not ended; None for a free pid and for a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    # After the command's closing parenthesis, state is field 0 and starttime field 19 (proc(5) fields 3 and 22).
+    return None if fields[0] in "ZX" else f"{fields[19]}@{_boot()}"
+
+
+def kill(process: ProcessIdentity, *, wait_seconds: float = 5.0) -> bool:
+    """SIGKILL exactly this process and wait until it has ended; False when it was gone already or did not end."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        # Checked after the pidfd is open: from here on the number cannot come to mean another process.
+        if not process.alive:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        return bool(select.select([pidfd], [], [], wait_seconds)[0])
+    finally:
+        os.close(pidfd)
+
+
+@lru_cache(maxsize=1)
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    except OSError:
+        return "unknown"
