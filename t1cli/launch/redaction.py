@@ -21,7 +21,9 @@ _HARMLESS_BEFORE: Final = re.compile(
     r"input|label|metadata|reward|eval|tool|multimodal|routing|sort|group|task|query|public|eod|eos|bos|pad|fim|middle"
     r"|prefix|suffix|moe|first|last|per"
 )
-_HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|heads?|ids?|loss|count|dim|path|fingerprint")
+_NOT_SECRET: Final = frozenset({"PWD"})
+"""The shell's working directory is no password."""
+_HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|heads?|ids?|loss|count|dim|path|fingerprint|file")
 _NO_SECRET_VALUES: Final = frozenset(
     {"", "true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", REDACTED}
 )
@@ -44,6 +46,8 @@ _ASSIGNMENT: Final = re.compile(r"^(-{0,2})([A-Za-z_][\w.-]*)=(.*)$", re.DOTALL)
 
 def names_a_secret(name: str) -> bool:
     """Whether a variable, option or dotted key with this name holds a secret (`WANDB_API_KEY`, not `max_tokens`)."""
+    if name in _NOT_SECRET:
+        return False
     words = [word.lower() for word in _WORDS.findall(name.rsplit(".", 1)[-1])]
     for index, word in enumerate(words):
         if not _SECRET_WORDS.fullmatch(word):
@@ -62,7 +66,7 @@ class Redactor:
     """Replaces secrets in text, argument lists and JSON values."""
 
     def __init__(self, secret_values: Iterable[str] = ()) -> None:
-        sought = {v for v in secret_values if len(v) >= _SHORTEST_VALUE_SOUGHT and v.lower() not in _NO_SECRET_VALUES}
+        sought = {value for value in secret_values if _worth_seeking(value)}
         # Longest first: a secret that contains another one must vanish whole.
         pattern = "|".join(re.escape(value) for value in sorted(sought, key=len, reverse=True))
         self._values = re.compile(pattern) if pattern else None
@@ -129,6 +133,13 @@ def assigned_secrets(arguments: Sequence[str]) -> set[str]:
         if match and names_a_secret(match[1]) and not value.startswith("-"):
             found.add(value)
     return found
+
+
+def _worth_seeking(value: str) -> bool:
+    if len(value) < _SHORTEST_VALUE_SOUGHT or value.lower() in _NO_SECRET_VALUES:
+        return False
+    # A place on this machine (SSH_AUTH_SOCK) is no secret, and hiding it would break every path below it.
+    return not (value.startswith("/") and os.path.exists(value))
 
 
 def _child(name: str, key: str) -> str:
