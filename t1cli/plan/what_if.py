@@ -64,7 +64,7 @@ def _ideas(spec: ExperimentSpec) -> Iterator[Changes]:
 
 
 def _longer_cp(spec: ExperimentSpec, cp: int) -> Iterator[Changes]:
-    """CP alone, and CP with GatedDeltaNet's native form where the model has such layers and the spec does not use it."""
+    """CP alone, then with GatedDeltaNet's native form where the model has such layers and the spec lacks it."""
     yield {"topology.cp": cp}
     if spec.model.architecture.gated_deltanet is not None and spec.trainer.gdn_context_parallel == "none":
         yield {"topology.cp": cp, "trainer.gdn_context_parallel": "native"}
