@@ -70,7 +70,10 @@ class EngineClient:
         self._loop = asyncio.get_running_loop()
         self._http = httpx.AsyncClient(
             base_url=self.url,
-            timeout=httpx.Timeout(self._times.generate_seconds, connect=self._times.control_seconds),
+            # `generate` bounds the whole reply; this one only has to outlive it, so that a cut is seen in one place.
+            timeout=httpx.Timeout(
+                self._times.generate_seconds + self._times.abandoning_seconds, connect=self._times.control_seconds
+            ),
             limits=httpx.Limits(max_connections=self._max_connections, max_keepalive_connections=64),
             transport=self._transport,
             trust_env=False,
