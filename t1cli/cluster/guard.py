@@ -16,6 +16,7 @@ from pathlib import Path
 MARK = "T1_CLUSTER"
 """Environment variable that every process of a private Ray inherits."""
 
+_WORKER_HEADER_BYTES = 64
 _ROUNDS = 50
 _PAUSE_SECONDS = 0.05
 
@@ -51,10 +52,12 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def keep_logs(temp_dir: Path, logs: Path) -> None:
-    """Copy what Ray's workers and raylet wrote; files without content are left out."""
+    """Copy what Ray's workers printed and what its daemons complained of; files without content are left out."""
     for path in sorted(temp_dir.glob("session_2*/logs/*")):
-        wanted = path.name.startswith(("worker-", "raylet.", "gcs_server.")) and path.suffix in (".out", ".err")
-        if wanted and path.is_file() and path.stat().st_size:
+        # Every worker file begins with a line of ids that says nothing.
+        worker = path.name.startswith("worker-") and path.suffix in (".out", ".err")
+        daemon = path.name in ("raylet.err", "gcs_server.err")
+        if path.is_file() and path.stat().st_size > (_WORKER_HEADER_BYTES if worker else 0) and (worker or daemon):
             logs.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, logs / path.name)
 

@@ -1,0 +1,176 @@
+"""The real work behind the pipeline: rollouts over HTTP, steps in the trainer's process, and a record of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from t1cli.embedded.metrics import Metrics
+from t1cli.embedded.pipeline import Batch
+from t1cli.embedded.processes import Processes
+from t1cli.embedded.progress_line import progress_line
+from t1cli.launch.events import EventKind, EventWriter
+from t1cli.launch.metrics_writer import MetricsWriter
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.spec.experiment import ExperimentSpec
+from t1cli.terminal.harness.limits import evaluation_limits
+from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
+from t1cli.terminal.rollout.draw import draw
+from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation
+from t1cli.terminal.rollout.world import TrialWorld
+from t1cli.terminal.tasks.task import Task
+from t1cli.terminal.trajectory.store import save_rows
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where a campaign writes down what happens."""
+
+    run: RunDirectory
+    metrics: MetricsWriter
+    events: EventWriter
+    progress: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pools:
+    """What is drawn from."""
+
+    training: tuple[Task, ...]
+    evaluation: tuple[Task, ...]
+
+
+class CampaignWork:
+    """One campaign's work. `done` counts rollouts trained on, those of earlier sessions included."""
+
+    def __init__(
+        self, spec: ExperimentSpec, processes: Processes, world: TrialWorld, pools: Pools, records: Records
+    ) -> None:
+        self._spec, self._processes, self._world, self._pools = spec, processes, world, pools
+        self._records = records
+        self._score: float | None = None
+        self._waiting_since = self._rollout_began = time.monotonic()
+        self._unsaved = False
+
+    async def generate(self, rollout_id: int) -> RolloutResult:
+        """Run one rollout; its rows are on disk before anybody trains on them."""
+        with self._records.events.phase(self._phase("rollout")):
+            result = await run_rollout(self._world, self._plan(rollout_id))
+            path = self._records.run.rollouts / f"rollout_{rollout_id:06d}.npz"
+            await asyncio.to_thread(save_rows, path, result.rows)
+        return result
+
+    async def train(self, rollout_id: int, batch: Batch) -> Metrics:
+        """One step; `perf/train_wait_time` is how long the trainer had been idle."""
+        waited = time.monotonic() - self._waiting_since
+        self._unsaved = True
+        with self._records.events.phase(self._phase("train")):
+            metrics = await self._processes.train(rollout_id, batch.rows)
+        self._waiting_since = time.monotonic()
+        step = waited + metrics["perf/train_time"]
+        return metrics | {
+            "perf/train_wait_time": waited,
+            "perf/step_time": step,
+            "perf/wait_time_ratio": waited / step,
+        }
+
+    async def publish(self) -> int:
+        """New weights for the server."""
+        with self._records.events.phase("publish"):
+            return await self._processes.publish()
+
+    async def save(self, done: int) -> None:
+        """A checkpoint of every role, on record as events."""
+        with self._records.events.phase("checkpoint"):
+            saved = await self._processes.save(self._score)
+        self._unsaved = False
+        for role in saved:
+            self._records.events.write(
+                EventKind.CHECKPOINT, rollout=role.next_rollout, role=role.role, path=role.path, bytes=role.bytes
+            )
+
+    async def save_unsaved(self) -> bool:
+        """Save what the last checkpoint does not hold; False when there is nothing new.
+
+        The trainer works through its calls in order, so a step that was under way is finished first.
+        """
+        if self._unsaved:
+            await self.save(0)
+            return True
+        return False
+
+    async def rollout_ended(self, rollout_id: int, batch: Batch, metrics: Metrics) -> None:
+        """Metrics, event, progress line and, where due, an evaluation."""
+        assert isinstance(batch, RolloutResult)
+        now = time.monotonic()
+        seconds, self._rollout_began = now - self._rollout_began, now
+        merged = {**metrics, **batch.metrics}
+        train = {name: value for name, value in merged.items() if name.startswith("train/")}
+        rest = {name: value for name, value in merged.items() if name not in train}
+        self._records.metrics.rollout(rollout_id, rest)
+        self._records.metrics.train(rollout_id, train)
+        self._records.events.write(EventKind.ROLLOUT_ENDED, rollout=rollout_id)
+        self._records.progress(progress_line(rollout_id + 1, self._spec.rollout.num_rollouts, merged, seconds))
+        await self._evaluate_if_due(rollout_id)
+        self._note_score(merged)
+
+    def stop_requested(self) -> bool:
+        """Whether the run's stop request exists."""
+        return self._records.run.stop_request.exists()
+
+    async def evaluate(self, rollout_id: int) -> None:
+        """The spec's evaluation on the weights that the server has now, under its own budgets."""
+        evaluation = self._spec.evaluation
+        assert evaluation is not None
+        world = replace(self._world, limits=evaluation_limits(evaluation, self._spec.rollout))
+        plan = EvaluationPlan(
+            tag=f"{evaluation.name}-{rollout_id}",
+            tasks=self._pools.evaluation,
+            repeats=evaluation.repeats,
+            infrastructure_retries=evaluation.infrastructure_retries,
+        )
+        with self._records.events.phase("evaluation"):
+            result = await run_evaluation(world, plan)
+        metrics = result.metrics(evaluation.name)
+        self._score = metrics.get(f"eval/{evaluation.name}")
+        self._records.metrics.eval(max(rollout_id, 0), metrics)
+        rate = metrics.get(f"eval/{evaluation.name}/check_rate", math.nan)
+        self._records.progress(
+            f"evaluation {evaluation.name}: checks {rate:.0%}, {len(result.scored)} of {result.scheduled} trials scored"
+        )
+
+    def _plan(self, rollout_id: int) -> RolloutPlan:
+        rollout, tasks = self._spec.rollout, self._spec.tasks
+        launched = rollout.over_sampling_batch_size or rollout.batch_size
+        drawn = draw(
+            self._pools.training, rollout_id=rollout_id, count=launched, seed=self._spec.seed, shuffle=tasks.shuffle
+        )
+        return RolloutPlan(
+            rollout_id=rollout_id,
+            tasks=drawn,
+            accept=rollout.batch_size,
+            samples_per_prompt=rollout.samples_per_prompt,
+            refill_seconds=2 * rollout.trial_wall_seconds,
+            allow_short=True,
+            first_backoff_seconds=0.1,
+        )
+
+    async def _evaluate_if_due(self, rollout_id: int) -> None:
+        evaluation, done = self._spec.evaluation, rollout_id + 1
+        if evaluation is None:
+            return
+        every = evaluation.every_rollouts or self._spec.checkpoint.every_rollouts
+        if done % every == 0 or done == self._spec.rollout.num_rollouts:
+            await self.evaluate(rollout_id)
+
+    def _note_score(self, metrics: Mapping[str, float]) -> None:
+        named = self._spec.checkpoint.retention.metric
+        if named is not None and math.isfinite(metrics.get(named, math.nan)):
+            self._score = metrics[named]
+
+    def _phase(self, name: str) -> str:
+        # Phases that overlap each see the CPU seconds of both, so the name says that they do.
+        return f"{name} (overlapped)" if self._spec.rollout.pipeline == "one_step" else name
