@@ -76,7 +76,7 @@ def raise_for(refusals: Sequence[Refusal], *, command: str) -> None:
         accept = " ".join(f"--accept {id_}" for id_ in ids)
         hint = f"{last.hint}\n  to launch all the same: `{command} {accept}`".lstrip("\n ")
         diagnostics[-1] = Diagnostic(last.message, last.where, hint=hint)
-    error = Refused(refusals[0].message)
+    error = Refused(diagnostics[0].message)
     error.diagnostics = tuple(diagnostics)
     raise error
 

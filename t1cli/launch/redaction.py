@@ -23,10 +23,13 @@ _HARMLESS_BEFORE: Final = re.compile(
 )
 _NOT_SECRET: Final = frozenset({"PWD"})
 """The shell's working directory is no password."""
-_HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|heads?|ids?|loss|count|dim|path|fingerprint|file")
+_HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|value|heads?|ids?|loss|count|dim|path|fingerprint|file")
 _NO_SECRET_VALUES: Final = frozenset(
     {"", "true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", REDACTED}
 )
+
+_NUMERIC_SECRET: Final = re.compile(r"(?i)pass(?:word|wd|phrase)|secret|credential|pwd|_pin$")
+"""Only these are ever numbers; a number called `key` or `token` is a count or an ID."""
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SHAPES: Final = (
@@ -149,5 +152,7 @@ def _child(name: str, key: str) -> str:
 
 def _is_secret_leaf(name: str, value: Any) -> bool:
     if isinstance(value, bool) or value is None or not names_a_secret(name):
+        return False
+    if isinstance(value, int | float) and not _NUMERIC_SECRET.search(name):
         return False
     return str(value).lower() not in _NO_SECRET_VALUES

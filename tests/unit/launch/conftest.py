@@ -54,9 +54,7 @@ def load() -> Callable[..., LoadedSpec]:
     """The quickstart with four rollouts and a save every two; further `--set` values as arguments."""
 
     def loader(*overrides: str) -> LoadedSpec:
-        return load_experiment(
-            QUICKSTART, ["rollout.num_rollouts=4", "checkpoint.every_rollouts=2", *overrides]
-        )
+        return load_experiment(QUICKSTART, ["rollout.num_rollouts=4", "checkpoint.every_rollouts=2", *overrides])
 
     return loader
 

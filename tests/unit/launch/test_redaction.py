@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,27 +11,58 @@ from hypothesis import strategies as st
 
 from t1cli.launch.environment import recorded_environment
 from t1cli.launch.redaction import REDACTED, Redactor, names_a_secret
+from t1cli.spec.load import load_experiment
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 
 SECRETS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=6, max_size=40).filter(
     lambda s: s not in REDACTED and not s.startswith("/")
 )
 
 
-@pytest.mark.parametrize(
-    "name",
-    "WANDB_API_KEY HF_TOKEN GITHUB_PAT AWS_SECRET_ACCESS_KEY db_password DB_PWD githubToken --wandb-key "
-    "engine.env.OPENAI_API_KEY AUTH_HEADER MYTOKEN client_secret SESSION_COOKIE".split(),
+SECRET_NAMES = (
+    "WANDB_API_KEY",
+    "HF_TOKEN",
+    "GITHUB_PAT",
+    "AWS_SECRET_ACCESS_KEY",
+    "db_password",
+    "DB_PWD",
+    "githubToken",
+    "--wandb-key",
+    "engine.env.OPENAI_API_KEY",
+    "AUTH_HEADER",
+    "MYTOKEN",
+    "client_secret",
+    "SESSION_COOKIE",
 )
+HARMLESS_NAMES = (
+    "PATH",
+    "PWD",
+    "max_tokens_per_gpu",
+    "context_tokens",
+    "TOKENIZERS_PARALLELISM",
+    "input_key",
+    "label_key",
+    "reward_key",
+    "rollout.max_new_tokens_per_turn",
+    "moe_token_dispatcher_type",
+    "linear-num-key-heads",
+    "num_key_value_heads",
+    "fim-pad-token",
+    "monkey",
+    "keyboard",
+    "tasks.path",
+    "AUTHOR",
+    "compat",
+)
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
 def test_secret_names(name: str) -> None:
     assert names_a_secret(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    "PATH PWD max_tokens_per_gpu context_tokens TOKENIZERS_PARALLELISM input_key label_key reward_key "
-    "rollout.max_new_tokens_per_turn moe_token_dispatcher_type linear-num-key-heads fim-pad-token monkey keyboard "
-    "tasks.path AUTHOR compat".split(),
-)
+@pytest.mark.parametrize("name", HARMLESS_NAMES)
 def test_harmless_names(name: str) -> None:
     assert not names_a_secret(name)
 
@@ -73,7 +105,17 @@ def test_what_lies_under_a_secret_name_is_hidden_whole_even_if_short() -> None:
 
 
 def test_argument_lists_hide_the_value_after_the_option() -> None:
-    arguments = ["t1", "launch", "x", "--wandb-key", "s3cr3t", "--api_token=abc", "--set", "engine.env.HF_TOKEN=q", "-y"]
+    arguments = [
+        "t1",
+        "launch",
+        "x",
+        "--wandb-key",
+        "s3cr3t",
+        "--api_token=abc",
+        "--set",
+        "engine.env.HF_TOKEN=q",
+        "-y",
+    ]
     assert Redactor().argv(arguments) == (
         *("t1", "launch", "x", "--wandb-key", REDACTED, f"--api_token={REDACTED}"),
         *("--set", f"engine.env.HF_TOKEN={REDACTED}", "-y"),
@@ -91,3 +133,17 @@ def test_the_recorded_environment_is_an_allow_list_without_secret_names() -> Non
     }
     kept = recorded_environment(Redactor.of_environment(source), source)
     assert kept == {"NCCL_DEBUG": "INFO", "WANDB_MODE": "offline", "PATH": f"/bin:/opt/{REDACTED}/bin"}
+
+
+@pytest.mark.parametrize("experiment", sorted(p.parent.name for p in EXPERIMENTS.glob("*/experiment.yaml")))
+def test_no_shipped_experiment_is_changed_by_redaction(experiment: str) -> None:
+    content = load_experiment(EXPERIMENTS / experiment / "experiment.yaml").spec.model_dump(mode="json")
+    assert Redactor().json(content) == content
+
+
+def test_numbers_are_hidden_only_under_names_that_can_hold_a_numeric_secret() -> None:
+    assert Redactor().json({"num_key": 8, "token": 5, "password": 123456}) == {
+        "num_key": 8,
+        "token": 5,
+        "password": REDACTED,
+    }
