@@ -13,6 +13,7 @@ from t1cli.errors import T1Error
 from t1cli.terminal.harness.builtin import BuiltinAgent
 from t1cli.terminal.harness.engine import Engine, EngineError
 from t1cli.terminal.harness.shielded import finish
+from t1cli.terminal.rewards.failure import VerifierError
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.budgets import Budgets
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
@@ -213,6 +214,8 @@ class Trial:
                 raise
             except EngineError as error:
                 raise TrialLost(Boundary.HARNESS, error.cause, error.detail) from error
+            except VerifierError as error:
+                raise TrialLost(Boundary.VERIFIER, error.cause, error.detail) from error
             except SandboxError as error:
                 raise TrialLost(_owner_of_sandbox_error(boundary), f"sandbox_{part}", str(error)) from error
             except TimeoutError as error:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from t1cli.spec.sandbox import HarborSandbox, LocalSandbox, PoolSandbox
-from t1cli.spec.sandbox import Sandbox as SandboxSpec
 from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.harness.limits import Limits
@@ -60,17 +58,3 @@ class TrialWorld:
     seed: int = 0
     create_seconds: float = 120.0
     close_seconds: float = 30.0
-
-
-def sandbox_slots(sandbox: SandboxSpec) -> Slots:
-    """Places for live sandboxes that the spec's sandbox block offers."""
-    match sandbox:
-        case LocalSandbox() | HarborSandbox():
-            return Slots(sandbox.capacity)
-        case PoolSandbox():
-            return Slots(len(sandbox.urls) * sandbox.max_tasks * sandbox.max_runs_per_task)
-
-
-def sandbox_pace(sandbox: SandboxSpec) -> Pace:
-    """The pace at which the spec's sandbox block lets sandboxes be created."""
-    return Pace(sandbox.creation_per_second)

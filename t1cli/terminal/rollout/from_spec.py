@@ -1,0 +1,121 @@
+"""An experiment's blocks as a TrialWorld, and one rollout of it as a RolloutPlan."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from t1cli.spec.engine import EmbeddedEngine
+from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.sandbox import HarborSandbox, LocalSandbox, PoolSandbox
+from t1cli.spec.sandbox import Sandbox as SandboxSpec
+from t1cli.terminal.harness.chat_template import ChatTemplate
+from t1cli.terminal.harness.engine import Engine
+from t1cli.terminal.harness.engine_client import ClientTimes, EngineClient
+from t1cli.terminal.harness.limits import training_limits
+from t1cli.terminal.rewards.reward import RewardRule
+from t1cli.terminal.rewards.verifier import grade
+from t1cli.terminal.rollout.batch import RolloutPlan
+from t1cli.terminal.rollout.budgets import Budgets, budgets_of
+from t1cli.terminal.rollout.draw import draw
+from t1cli.terminal.rollout.pacing import Pace, Slots
+from t1cli.terminal.rollout.world import TrialWorld
+from t1cli.terminal.sandbox.sandbox import SandboxProvider
+from t1cli.terminal.tasks.task import Task
+from t1cli.terminal.trajectory.routing import RoutingShape
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Whose trials these are and where they leave their files."""
+
+    owner: str
+    """Owner of every sandbox, for the reaper."""
+    run_name: str
+    """First part of every trial id; a random part follows, so that a resumed run never uses an id twice."""
+    trials_dir: Path
+
+
+def build_world(
+    spec: ExperimentSpec, *, provider: SandboxProvider, template: ChatTemplate, engine_url: str, place: RunPlace
+) -> TrialWorld:
+    """The world of a campaign's training trials; replace its `limits` for evaluation trials."""
+    shape, times = routing_shape(spec), ClientTimes(generate_seconds=spec.rollout.trial_wall_seconds)
+
+    def connect() -> AbstractAsyncContextManager[Engine]:
+        return EngineClient(engine_url, routing=shape, times=times)
+
+    def budgets(task: Task) -> Budgets:
+        return budgets_of(
+            task,
+            wall_seconds=spec.rollout.trial_wall_seconds,
+            override_seconds=spec.tasks.timeout_override_seconds,
+        )
+
+    return TrialWorld(
+        provider=provider,
+        template=template,
+        connect=connect,
+        grade=grade,
+        reward=RewardRule(spec.reward),
+        limits=training_limits(spec.rollout),
+        budgets=budgets,
+        routing="required" if spec.rollout.routing_replay and shape else "kept",
+        owner=place.owner,
+        run_tag=f"{place.run_name}-{secrets.token_hex(4)}",
+        trials_dir=place.trials_dir,
+        slots=Slots(sandbox_capacity(spec.sandbox)),
+        pace=Pace(spec.sandbox.creation_per_second),
+        verifiers=Slots(_max_verifiers(spec.sandbox)),
+        seed=spec.seed + (spec.engine.seed_offset if isinstance(spec.engine, EmbeddedEngine) else 0),
+    )
+
+
+def rollout_plan(spec: ExperimentSpec, rollout_id: int, tasks: Sequence[Task]) -> RolloutPlan:
+    """What one rollout launches; the same for the same spec, rollout id and pool, so a resume draws the same tasks."""
+    launched = spec.rollout.over_sampling_batch_size or spec.rollout.batch_size
+    trials = launched * spec.rollout.samples_per_prompt
+    waves = math.ceil(trials / sandbox_capacity(spec.sandbox))
+    return RolloutPlan(
+        rollout_id=rollout_id,
+        tasks=draw(tasks, rollout_id=rollout_id, count=launched, seed=spec.seed, shuffle=spec.tasks.shuffle),
+        accept=spec.rollout.batch_size,
+        samples_per_prompt=spec.rollout.samples_per_prompt,
+        # Every wave may use its whole wall, and what the last one lost gets one more.
+        refill_seconds=(waves + 1) * spec.rollout.trial_wall_seconds,
+        # slime needs the full batch.
+        allow_short=isinstance(spec.engine, EmbeddedEngine),
+    )
+
+
+def routing_shape(spec: ExperimentSpec) -> RoutingShape | None:
+    """One token's routing as the engine sends it; None when it is not asked for.
+
+    The embedded engine always sends it, so that flips can be measured without replay.
+    """
+    architecture = spec.model.architecture
+    if not architecture.num_experts or not (spec.rollout.routing_replay or isinstance(spec.engine, EmbeddedEngine)):
+        return None
+    # SGLang and slime count every layer, dense leading ones included.
+    return RoutingShape(architecture.num_hidden_layers, architecture.num_experts_per_tok, architecture.num_experts)
+
+
+def sandbox_capacity(sandbox: SandboxSpec) -> int:
+    """Live sandboxes that the spec's sandbox block offers at once."""
+    match sandbox:
+        case LocalSandbox() | HarborSandbox():
+            return sandbox.capacity
+        case PoolSandbox():
+            return len(sandbox.urls) * sandbox.max_tasks * sandbox.max_runs_per_task
+
+
+def _max_verifiers(sandbox: SandboxSpec) -> int:
+    # Verifiers of remote sandboxes do not run on this machine's cores.
+    if not isinstance(sandbox, LocalSandbox):
+        return sandbox_capacity(sandbox)
+    return sandbox.max_verifiers or os.cpu_count() or 1
