@@ -38,7 +38,8 @@ def _merge(base: Node, over: Node, key: str, dropped: dict[str, Origin]) -> Node
         older = content.get(name)
         below = f"{key}.{name}" if key else name
         content[name] = child if older is None else _merge(older, child, below, dropped)
-    return replace(over, content=content)
+    # A block that a file opened stays there: `--set` has no line to show for what the block lacks.
+    return replace(over, content=content, place=over.place if over.place.line else base.place)
 
 
 def _changes_kind(base: Node, over: Node) -> bool:
