@@ -22,6 +22,10 @@ class Verdict:
     expected: int | None
     """Tests that the oracle's run reports."""
     seconds: float
+    planted: bool = False
+    """A report lay in the log directory before the verifier had run; it was removed unread."""
+    processes_ended: int = 0
+    """Processes that the agent had left running."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ PATH_INSIDE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 READY = b"ready\n"
 
+_GRADING_BYTES = str(64 * 1024 * 1024)
+
 _NAMESPACES = ("--mount", "--pid", "--ipc", "--uts", "--net")
 _WITHOUT_PRIVILEGES = ("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
 _HELD = f"echo {READY.decode().strip()}; exec env --ignore-signal=CHLD sleep infinity >/dev/null 2>&1"
@@ -94,7 +96,13 @@ class Confinement:
             *("--size", disk, "--perms", "0755", "--tmpfs", "/", "--ro-bind", "/usr", "/usr"),
             *_usr_links(),
             *("--proc", "/proc", "--dev", "/dev", "--size", disk, "--perms", "1777", "--tmpfs", "/dev/shm"),
-            *("--remount-ro", "/dev", "--perms", "1777", "--dir", "/tmp", "--dir", "/work", "--dir", "/logs"),
+            *("--remount-ro", "/dev", "--perms", "1777", "--dir", "/tmp", "--dir", "/work"),
+            # Apart from the agent's space, so that a full disk is graded like any other end.
+            *(
+                part
+                for path in ("/tests", "/logs")
+                for part in ("--size", _GRADING_BYTES, "--perms", "0755", "--tmpfs", path)
+            ),
             *_directories(("/etc/passwd", *(target for _, target in binds))),
             *etc,
             *(part for source, target in binds for part in ("--ro-bind", source, target)),

@@ -18,6 +18,7 @@ from t1cli.terminal.sandbox.sandbox import SandboxError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_DEPTH = 32
+_ASIDE = ".replaced-"
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,7 @@ class Tree:
         parts = _parts(path)
         try:
             with self._directory(parts[:-1], create=True) as parent:
-                # Renaming is one step whatever an agent has piled up inside; the sandbox goes away soon anyway.
-                with contextlib.suppress(FileNotFoundError):
-                    os.rename(parts[-1], f".replaced-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=parent)
-                _make_directory(parts[-1], parent, self.user)
+                _reset(parts[-1], parent, self.user)
         except OSError as error:
             raise SandboxError(f"cannot reset {path} in the sandbox: {error}") from error
 
@@ -102,9 +100,41 @@ def _enter(part: str, parent: int, *, create: bool) -> int:
         if not create or error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
         # A link or a file where a directory belongs was planted: it makes way.
-        os.rename(part, f".replaced-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=parent)
+        _put_aside(part, parent)
     _make_directory(part, parent, None)
     return os.open(part, _DIRECTORY, dir_fd=parent)
+
+
+def _reset(name: str, parent: int, user: int | None) -> None:
+    try:
+        # Renaming is one step whatever an agent has piled up inside; the sandbox goes away soon anyway.
+        _put_aside(name, parent)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        _empty_mount(name, parent, user)
+        return
+    _make_directory(name, parent, user)
+
+
+def _empty_mount(name: str, parent: int, user: int | None) -> None:
+    # A mount point cannot be renamed: what lies in it is put aside entry by entry.
+    directory = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        os.fchmod(directory, 0o755)
+        if user is not None:
+            os.fchown(directory, user, user)
+        for entry in os.listdir(directory):
+            if not entry.startswith(_ASIDE):
+                _put_aside(entry, directory)
+    finally:
+        os.close(directory)
+
+
+def _put_aside(name: str, parent: int) -> None:
+    os.rename(name, f"{_ASIDE}{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=parent)
 
 
 def _make_directory(name: str, parent: int, user: int | None) -> None:

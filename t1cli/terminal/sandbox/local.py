@@ -93,6 +93,11 @@ class LocalProvider:
         return create_process_sandbox(name, self.directory, marker, limits=self.spec.limits, leases=self.leases)
 
 
+def local_provider(spec: LocalSandbox, directory: Path) -> LocalProvider:
+    """A provider of local sandboxes in `directory`. Raises CouldNotAsk when the wanted backend does not work here."""
+    return LocalProvider(spec, directory)
+
+
 class _Placed:
     """A sandbox that gives its place back when it is closed."""
 

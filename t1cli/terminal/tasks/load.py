@@ -1,0 +1,200 @@
+"""Reading tasks in Harbor layout; every problem of a pool is reported at once, with file and line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+
+from t1cli.errors import BadInput, Diagnostic
+from t1cli.terminal.tasks.task import Task
+
+MAX_TOML_BYTES = 256 * 1024
+MAX_INSTRUCTION_BYTES = 256 * 1024
+MAX_FILES_BYTES = 64 * 1024 * 1024
+MAX_FILES = 2000
+
+DEFAULT_VERIFIER_SECONDS = 600.0
+"""Harbor's default."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TOML_LINE = re.compile(r"line (\d+)")
+
+
+def load_pool(path: Path, *, layout: str = "harbor", families: Collection[str] = ()) -> tuple[Task, ...]:
+    """All tasks of a pool by name, or those of some families. Raises BadInput with the problems of all tasks."""
+    if layout != "harbor":
+        raise BadInput(f"layout {layout!r} cannot be read yet", where="tasks.layout", hint="convert the pool to harbor")
+    if not path.is_dir():
+        raise BadInput(f"{path} is no directory", where="tasks.path", hint="a directory with one directory per task")
+    directories = sorted(entry for entry in path.iterdir() if (entry / "task.toml").exists())
+    if not directories:
+        raise BadInput(f"no task in {path}", where=str(path), hint="each task is a directory with a task.toml")
+    tasks: list[Task] = []
+    problems: list[Diagnostic] = []
+    for directory in directories:
+        try:
+            tasks.append(load_task(directory))
+        except BadInput as error:
+            problems += error.diagnostics
+    if problems:
+        raise BadInput.many(tuple(problems))
+    return _of_families(tasks, families, path)
+
+
+def load_task(path: Path) -> Task:
+    """One task directory in Harbor layout. Raises BadInput with all of its problems."""
+    reader = _TaskReader(path.resolve())
+    task = reader.read()
+    if reader.problems:
+        raise BadInput.many(tuple(reader.problems))
+    return task
+
+
+def _of_families(tasks: list[Task], families: Collection[str], path: Path) -> tuple[Task, ...]:
+    if not families:
+        return tuple(tasks)
+    present = {task.family for task in tasks}
+    unknown = sorted(set(families) - present)
+    if unknown:
+        hint = f"the pool has {', '.join(sorted(present))}"
+        raise BadInput(f"no task of family {', '.join(unknown)} in {path}", where="tasks.families", hint=hint)
+    return tuple(task for task in tasks if task.family in families)
+
+
+class _TaskReader:
+    """Reads one directory and collects what is wrong with it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[Diagnostic] = []
+        self._toml_path = path / "task.toml"
+        self._lines: list[str] = []
+
+    def read(self) -> Task:
+        if not _NAME.fullmatch(self.path.name):
+            self._problem(self.path, f"task name {self.path.name!r}", "letters, digits, dots, dashes, underscores")
+        config = self._toml()
+        metadata = self._section(config, "metadata")
+        self._refuse(config)
+        self._require(self.path / "tests" / "test.sh")
+        for part in ("tests", "solution", "environment"):
+            self._check_files(self.path / part)
+        environment = self.path / "environment" / "files"
+        return Task(
+            name=self.path.name,
+            path=self.path,
+            instruction=self._instruction(),
+            family=_text(metadata, "family", "category") or "none",
+            difficulty=_text(metadata, "difficulty") or "unknown",
+            agent_timeout_seconds=self._seconds(config, "agent", None),
+            verifier_timeout_seconds=self._seconds(config, "verifier", DEFAULT_VERIFIER_SECONDS)
+            or DEFAULT_VERIFIER_SECONDS,
+            expected_tests=self._expected_tests(metadata),
+            environment=environment if environment.is_dir() else None,
+            metadata={name: str(value) for name, value in metadata.items() if isinstance(value, str | int | float)},
+        )
+
+    def _toml(self) -> dict[str, object]:
+        content = self._content(self._toml_path, MAX_TOML_BYTES)
+        self._lines = content.splitlines()
+        try:
+            return tomllib.loads(content)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            line = _TOML_LINE.search(str(error))
+            self._problem(self._toml_path, f"not TOML: {error}", "", line=int(line[1]) if line else None)
+            return {}
+
+    def _instruction(self) -> str:
+        path = self.path / "instruction.md"
+        if (self.path / "steps").is_dir() and not path.exists():
+            self._problem(self.path / "steps", "a task of several steps", "one instruction.md")
+            return ""
+        text = self._content(path, MAX_INSTRUCTION_BYTES)
+        if path.is_file() and not text.strip():
+            self._problem(path, "an empty instruction", "what the agent is asked to do")
+        return text
+
+    def _content(self, path: Path, max_bytes: int) -> str:
+        if not self._require(path):
+            return ""
+        if path.stat().st_size > max_bytes:
+            self._problem(path, f"{path.stat().st_size} bytes", f"at most {max_bytes}")
+            return ""
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self._problem(path, f"cannot be read: {error}", "UTF-8 text")
+            return ""
+
+    def _require(self, path: Path) -> bool:
+        if path.is_file() and path.resolve().is_relative_to(self.path):
+            return True
+        found = "leads out of the task" if path.is_symlink() else "is missing"
+        self._problem(path, f"{path.name} {found}", "a regular file")
+        return False
+
+    def _check_files(self, directory: Path) -> None:
+        size = count = 0
+        for path in directory.rglob("*") if directory.is_dir() else ():
+            if path.is_symlink():
+                if not path.resolve().is_relative_to(self.path):
+                    self._problem(path, "a link that leads out of the task", "files of the task only")
+                continue
+            count += 1
+            size += path.stat().st_size if path.is_file() else 0
+        if size > MAX_FILES_BYTES or count > MAX_FILES:
+            expected = f"at most {MAX_FILES} files and {MAX_FILES_BYTES} bytes"
+            self._problem(directory, f"{count} files, {size} bytes", expected)
+
+    def _section(self, config: dict[str, object], name: str) -> dict[str, object]:
+        section = config.get(name, {})
+        if isinstance(section, dict):
+            return section
+        self._toml_problem(name, f"{name} is {section!r}", f"a table [{name}]")
+        return {}
+
+    def _seconds(self, config: dict[str, object], section: str, default: float | None) -> float | None:
+        value = self._section(config, section).get("timeout_sec", default)
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9):
+            return None if value is None else float(value)
+        self._toml_problem("timeout_sec", f"{section}.timeout_sec is {value!r}", "seconds above 0", section)
+        return default
+
+    def _expected_tests(self, metadata: dict[str, object]) -> int | None:
+        value = metadata.get("expected_tests")
+        if value is None or (type(value) is int and 0 < value < 100_000):
+            return value
+        self._toml_problem("expected_tests", f"expected_tests is {value!r}", "a whole number above 0", "metadata")
+        return None
+
+    def _refuse(self, config: dict[str, object]) -> None:
+        if config.get("steps"):
+            self._toml_problem("steps", "a task of several steps", "one instruction.md and one tests/")
+
+    def _toml_problem(self, key: str, found: str, expected: str, section: str = "") -> None:
+        self._problem(self._toml_path, found, expected, line=self._line_of(key, section))
+
+    def _line_of(self, key: str, section: str) -> int | None:
+        inside = not section
+        for number, line in enumerate(self._lines, 1):
+            if line.lstrip().startswith("["):
+                inside = line.strip().strip("[]").strip() in (section, key)
+            if inside and re.match(rf"\s*\[*\s*\"?{re.escape(key)}\b", line):
+                return number
+        return None
+
+    def _problem(self, path: Path, found: str, expected: str, line: int | None = None) -> None:
+        where = str(path) if line is None else f"{path}:{line}"
+        source = self._lines[line - 1] if line is not None and 0 < line <= len(self._lines) else ""
+        hint = f"expected {expected}" if expected else ""
+        self.problems.append(Diagnostic(found, where, source, hint))
+
+
+def _text(metadata: dict[str, object], *names: str) -> str:
+    for name in names:
+        value = metadata.get(name)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            return str(value)
+    return ""
