@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from functools import lru_cache
 from typing import TextIO
 
 from rich.console import Console
@@ -16,6 +16,7 @@ def _is_plain(stream: TextIO) -> bool:
     return "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not stream.isatty()
 
 
+@lru_cache(maxsize=4)
 def _console(stream: TextIO) -> Console:
     plain = _is_plain(stream)
     width = None if stream.isatty() else int(os.environ.get("COLUMNS", "100"))
@@ -30,13 +31,11 @@ def _console(stream: TextIO) -> Console:
     )
 
 
-@cache
 def answer() -> Console:
     """stdout: the answer of a command."""
     return _console(sys.stdout)
 
 
-@cache
 def aside() -> Console:
     """stderr: progress, warnings and errors."""
     return _console(sys.stderr)

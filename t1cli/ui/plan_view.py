@@ -32,7 +32,8 @@ def plan_lines(plan: Plan, *, width: int, exit_code: ExitCode) -> list[str]:
     lines += [*_memory(plan), *_rows(plan, width), ""]
     for finding in plan.findings:
         lines += _finding(finding, width)
-    lines += ["", *_verdict(plan, width), _apart(_next(plan), f"exit {int(exit_code)}", width)]
+    lines += [""] if plan.findings else []
+    lines += [*_verdict(plan, width), _apart(_next(plan), f"exit {int(exit_code)}", width)]
     return lines
 
 
@@ -127,8 +128,8 @@ def _schedule(plan: Plan) -> str:
         drawn = f" ({schedule.epochs_drawn:.2f} with discarded surplus)"
     return (
         f"{schedule.rollouts:,} rollouts, {schedule.optimizer_steps:,} optimizer steps of {schedule.samples_per_step:,}"
-        f" samples; {schedule.epochs_seen:.2f} epochs{drawn}; counted by epoch slime would skip "
-        f"{schedule.tasks_skipped_per_epoch:,} tasks in each"
+        f" samples; {schedule.epochs_seen:.2f} epochs{drawn}; slime's whole epochs would skip "
+        f"{schedule.tasks_skipped_per_epoch:,} tasks each"
     )
 
 
@@ -176,16 +177,20 @@ def _finding(finding: Finding, width: int) -> list[str]:
 
 
 def _verdict(plan: Plan, width: int) -> list[str]:
+    meaning = {
+        "FITS": "the whole error band is below what a GPU offers",
+        "TIGHT": "the error band crosses what a GPU offers",
+        "OOM": "the layout does not exist" if not plan.memory.roles else "a GPU has less than the peak",
+        "NOT_APPLICABLE": "the embedded engine uses no GPU memory",
+    }[plan.verdict]
+    return [*textwrap.wrap(f"{plan.verdict}   {meaning}", width), *textwrap.wrap(_counts(plan), width)]
+
+
+def _counts(plan: Plan) -> str:
     count = {severity: sum(f.severity == severity for f in plan.findings) for severity in MARKS}
     counted = ", ".join(f"{n} {severity}{'s' if n != 1 else ''}" for severity, n in count.items() if n)
-    meaning = {
-        "FITS": "the upper end of the band is below what a GPU offers",
-        "TIGHT": "the band crosses what a GPU offers",
-        "OOM": "the layout does not exist or does not fit",
-        "NOT_APPLICABLE": "no GPU memory is used",
-    }[plan.verdict]
-    text = f"{plan.verdict}   {meaning}" + (f"; {counted}" if counted else "; no findings")
-    return textwrap.wrap(text, width, subsequent_indent="  ")
+    refusing = dict.fromkeys(finding.id for finding in plan.findings if finding.severity == "error")
+    return (counted or "no findings") + (f"; refused by {', '.join(refusing)}" if refusing else "")
 
 
 def _next(plan: Plan) -> str:

@@ -11,7 +11,10 @@ def test_M1_the_56_gpu_layout_dies_in_the_critic_too(plan_of, findings_of):
     assert found.severity == "error" and "critic" in found.message
     assert "the other, offloaded role's process" in found.message and "> 95 GiB" in found.message
     states = plan_of(CRASH).memory.roles["critic"].stages
-    assert [round(sum(s.terms[name] for name in ("weights", "gradients", "optimizer")), 1) for s in states] == [77.1, 74.5]
+    assert [round(sum(s.terms[name] for name in ("weights", "gradients", "optimizer")), 1) for s in states] == [
+        77.1,
+        74.5,
+    ]
 
 
 def test_M1_the_proposed_change_really_fits(findings_of, plan_of):

@@ -87,7 +87,11 @@ def test_R7_half_life_at_which_the_order_flips(findings_of):
 
 def test_R7_long_free_zone_and_no_negative(findings_of):
     found = findings_of(
-        "R7", T1, "reward.length.kind=multiplicative", "reward.length.free_turns=30", "reward.length.zero_pass_penalty=0"
+        "R7",
+        T1,
+        "reward.length.kind=multiplicative",
+        "reward.length.free_turns=30",
+        "reward.length.zero_pass_penalty=0",
     )
     assert [f.severity for f in found] == ["warning", "warning"]
     assert "30 free turns" in found[0].message and "small negative" in found[1].message
