@@ -14,10 +14,12 @@ class Device:
     gpus_per_node: int = 8
     host_ram_gib: float = 0.0
     cpu_cores: int = 0
+    engine_workspace_mib: int = 32
+    """Transformer Engine's GEMM workspace per stream: 32 MiB from Hopper on, 4 MiB before (module/base.py)."""
 
 
 # torch.cuda.mem_get_info totals as printed by torch's own OOM messages and by Megatron's test logs.
-A100_80 = Device("A100-80GB", 79.3)
+A100_80 = Device("A100-80GB", 79.3, engine_workspace_mib=4)
 H100_80 = Device("H100-80GB", 79.1)
 H200 = Device("H200", 139.8)
 H20_96 = Device("H20-96GB", 95.6)

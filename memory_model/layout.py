@@ -89,9 +89,7 @@ def _dense_grid(arch: Architecture, layout: Layout) -> list[str]:
 
 def _expert_grid(arch: Architecture, layout: Layout) -> list[str]:
     if not arch.is_moe:
-        if layout.ep > 1 or layout.etp > layout.tp:
-            return [f"ep {layout.ep}, etp {layout.etp}: the model has no routed experts"]
-        return []
+        return [f"ep {layout.ep}: the model has no routed experts"] if layout.ep > 1 else []
     block = layout.pp * layout.ep * layout.etp
     if layout.world % block == 0:
         return []

@@ -22,10 +22,15 @@ def known_models() -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def model(name: str) -> Architecture:
     """The architecture of a model of the table; KeyError names what is known."""
+    return architecture_from(raw_model(name))
+
+
+def raw_model(name: str) -> dict[str, Any]:
+    """The table's entry for a model, as a mapping that can be changed and given to `architecture_from`."""
     table = _table()
     if name not in table:
         raise KeyError(f"unknown model {name!r}; known: {', '.join(table)}")
-    return architecture_from(table[name])
+    return dict(table[name])
 
 
 def architecture_from(values: Mapping[str, Any]) -> Architecture:

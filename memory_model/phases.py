@@ -15,7 +15,7 @@ def states(at: Situation) -> Terms:
     counts = at_counts(at)
     setup = at.workload.optimizer
     return {
-        "weights": weights.weight_bytes(counts),
+        "weights": weights.weight_bytes(counts, at.workload.kernels),
         "gradients": gradients.gradient_bytes(counts, setup),
         "optimizer": optimizer.optimizer_bytes(counts, at.layout, setup),
     }
@@ -39,7 +39,9 @@ def phases(at: Situation, coefficients: Coefficients) -> dict[str, Terms]:
     act = activations.stage_activations(at, coefficients)
     fixed = {
         "weight-gradient placeholders": buffers.weight_gradient_placeholder_bytes(at),
-        "workspaces": float(buffers.CUBLAS_WORKSPACE_BYTES),
+        "workspaces": buffers.workspace_bytes(at),
+        "dispatcher buffers": buffers.dispatcher_buffer_bytes(at),
+        "CUDA graph buffers": buffers.cuda_graph_bytes(at),
     }
     base = {**held, **fixed}
     forward_name = "values forward" if at.role == "critic" else "log-probs forward"
@@ -61,8 +63,8 @@ def _forward_only(at: Situation, base: Terms, act: activations.StageActivations)
 def _loss(at: Situation, base: Terms, act: activations.StageActivations) -> Terms:
     """All micro-batches in flight are kept and the newest computes its loss."""
     per_logit = logits.logit_bytes(at.workload.loss)
-    terms = {**base, "activations": act.kept, "head": _head_norms(at)}
-    return {**terms, **_logits(at, max(per_logit.forward, per_logit.loss_backward))}
+    terms = {**base, "activations": act.kept_at_loss, "head": _head_norms(at)}
+    return {**terms, **_logits(at, max(per_logit.forward, per_logit.loss_backward)), **_mtp(at)}
 
 
 def _backward(at: Situation, base: Terms, act: activations.StageActivations) -> Terms:
@@ -71,10 +73,11 @@ def _backward(at: Situation, base: Terms, act: activations.StageActivations) -> 
     head = {
         "head": logits.head_transient_bytes(at) + logits.head_weight_gradient_bytes(at),
         **_logits(at, per_logit.head_backward),
+        **_mtp(at),
     }
     layer = {"recomputed layer": act.recomputed, "layer gradients": act.backward_transient}
     worse = head if sum(head.values()) > sum(layer.values()) else layer
-    return {**base, "activations": act.kept, **worse}
+    return {**base, "activations": act.kept_at_backward, **worse}
 
 
 def _logits(at: Situation, bytes_per_logit: float) -> Terms:
@@ -82,10 +85,17 @@ def _logits(at: Situation, bytes_per_logit: float) -> Terms:
     return {"logits": count * bytes_per_logit} if count else {}
 
 
+def _mtp(at: Situation) -> Terms:
+    kept = logits.mtp_logit_bytes(at)
+    return {"MTP logits": kept} if kept else {}
+
+
 def _head_norms(at: Situation) -> float:
     """Final norm's input and output and the gathered hidden states."""
-    h = at.arch.hidden_size
-    return 2.0 * h * (2 * at.sequence_tokens + at.tokens) if at.stage.has_head else 0.0
+    if not at.stage.has_head:
+        return 0.0
+    gathered = at.tokens if at.layout.sequence_shards > 1 else 0
+    return 2.0 * at.arch.hidden_size * (2 * at.sequence_tokens + gathered)
 
 
 def _step(at: Situation) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memory_model.architecture import Architecture
 from memory_model.coefficients import DEFAULT, Coefficients
 from memory_model.device import Device
-from memory_model.layout import Layout, Stage, stages
+from memory_model.layout import Layout, stages
 from memory_model.phases import Terms, phases
 from memory_model.prediction import Phase, Prediction, StagePrediction
 from memory_model.terms.outside import outside_terms
@@ -27,18 +27,10 @@ def predict(
     """Memory of every pipeline stage. The layout must be possible (`why_impossible` is empty)."""
     tokens = workload.tokens_per_rank(layout.cp)
     built = tuple(
-        _stage(Situation(arch, layout, workload, stage, role, tokens), coefficients, band)
+        _stage(Situation(arch, layout, workload, stage, role, device, tokens), coefficients, band)
         for stage in stages(arch.num_hidden_layers, layout)
     )
     return Prediction(role, built, device.usable_gib, band)
-
-
-def predict_stage(
-    arch: Architecture, layout: Layout, workload: Workload, stage: Stage, role: Role = "actor"
-) -> StagePrediction:
-    """One stage alone, with default coefficients."""
-    tokens = workload.tokens_per_rank(layout.cp)
-    return _stage(Situation(arch, layout, workload, stage, role, tokens), DEFAULT, (0.95, 1.05))
 
 
 def _stage(at: Situation, coefficients: Coefficients, band: tuple[float, float]) -> StagePrediction:

@@ -26,6 +26,8 @@ class Optimizer:
     """Adam under Megatron: where its state lives and in what width."""
 
     distributed: bool = True
+    instances: int = 1
+    """`--num-distributed-optimizer-instances`: each shards its own copy of the state."""
     precision_aware: bool = False
     offload_fraction: float = 0.0
     """Share of the state in host memory (HybridDeviceOptimizer)."""
@@ -53,6 +55,10 @@ class Experts:
     dispatcher: Dispatcher = "alltoall"
     imbalance: float = 1.0
     """Tokens received by the busiest rank over the mean; multiplies received rows only."""
+    grouped_gemm: bool = True
+    """`--moe-grouped-gemm`; its streams keep a workspace each."""
+    shared_expert_overlap: bool = False
+    """`--moe-shared-expert-overlap`: the shared expert gathers its input itself and keeps it whole."""
     capacity_factor: float | None = None
     """`moe_expert_capacity_factor` with padding to capacity: received rows are exactly this times the mean."""
 
@@ -66,9 +72,15 @@ class Kernels:
     flash_attention: bool = True
     """False stores attention scores (unfused attention)."""
     fp8: bool = False
-    """fp8 current scaling: quantised copies of weights and linear inputs."""
-    deterministic: bool = False
+    """fp8 linears: their inputs are kept in one byte, their weights quantised and transposed (two bytes more)."""
+    fp8_param_gather: bool = False
+    """The fp8 weights replace the bf16 ones."""
     gradient_accumulation_fusion: bool = True
+    """Weight gradients are added to the main gradient inside the GEMM."""
+    transformer_engine: bool = True
+    """False: Megatron's own (`local`) layers with PyTorch softmax attention."""
+    fp16: bool = False
+    tp_comm_overlap: bool = False
     cuda_graphs: bool = False
 
 

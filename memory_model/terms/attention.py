@@ -19,7 +19,7 @@ def attention_pieces(at: Situation) -> list[Piece]:
     # TE's fused norm-linear saves its input and the normalised output (transformer_engine layernorm_linear).
     pieces = [
         Piece("attention input", BF16 * h * shared),
-        Piece("attention norm", BF16 * h * shared, _NORM),
+        Piece("attention norm", at.linear_input_bytes * h * shared, _NORM),
     ]
     pieces += _latent(at, at.arch.mla) if at.arch.mla else _grouped(at)
     return pieces
@@ -49,6 +49,8 @@ def _core(at: Situation, heads: float, value_dim: int) -> list[Piece]:
     """Flash attention keeps its output and the fp32 log-sum-exp; unfused attention keeps the scores."""
     out = BF16 * heads * value_dim * at.tokens
     pieces = [Piece("attention output", out), Piece("log-sum-exp", FP32 * heads * at.tokens, _CORE)]
+    if at.workload.kernels.fp8:
+        pieces.append(Piece("projection input in fp8", out / BF16))
     if at.layout.cp > 1:
         # TE from 2.8: attention saves its output before the all-to-all back, besides the projection's input.
         pieces.append(Piece("attention output before CP exchange", out, _CORE))
@@ -67,7 +69,9 @@ def _latent(at: Situation, mla: MultiLatentAttention) -> list[Piece]:
     q_rank = mla.q_lora_rank or 0
     low = BF16 * shared * (q_rank + mla.kv_lora_rank + mla.qk_rope_head_dim)
     normed = BF16 * shared * (q_rank + mla.kv_lora_rank)
-    qkv = BF16 * at.tokens * heads * (2 * mla.qk_head_dim + mla.v_head_dim)
+    # The value is a view into the key/value up-projection, which therefore stays whole beside the rotated key.
+    up = mla.qk_nope_head_dim + mla.v_head_dim
+    qkv = BF16 * at.tokens * heads * (2 * mla.qk_head_dim + up)
     pieces = [
         Piece("low-rank query and key/value", low),
         Piece("low-rank norms", normed, _UP),

@@ -10,7 +10,17 @@ from memory_model.terms.term import Situation
 from memory_model.units import MIB
 
 CUBLAS_WORKSPACE_BYTES = 64 * MIB
-"""One 32 MiB workspace each for PyTorch's cuBLAS handle and for Transformer Engine (Hopper and later)."""
+"""PyTorch's cuBLAS and cuBLASLt workspaces, 32 MiB each (Megatron golden values: 0.066 GiB between steps on A100)."""
+GROUPED_STREAMS = 4
+"""Transformer Engine runs grouped GEMMs on four streams, each with a workspace (pytorch/module/base.py)."""
+
+
+def workspace_bytes(at: Situation) -> float:
+    """GEMM workspaces that stay allocated for the life of the process."""
+    if not at.workload.kernels.transformer_engine:
+        return float(CUBLAS_WORKSPACE_BYTES)
+    streams = 1 + (GROUPED_STREAMS if at.arch.is_moe and at.workload.experts.grouped_gemm else 0)
+    return float(CUBLAS_WORKSPACE_BYTES + streams * at.device.engine_workspace_mib * MIB)
 
 
 def weight_gradient_placeholder_bytes(at: Situation) -> float:
@@ -57,3 +67,23 @@ def _attention_shapes(arch: Architecture, tp: int) -> set[tuple[float, float]]:
     if mla.q_lora_rank is None:
         return shapes | {(heads * mla.qk_head_dim, h)}
     return shapes | {(mla.q_lora_rank, h), (heads * mla.qk_head_dim, mla.q_lora_rank)}
+
+
+def cuda_graph_bytes(at: Situation) -> float:
+    """Static input and output of every captured layer and their gradients, when parts of layers are captured.
+
+    megatron/core/transformer/cuda_graphs.py; the captured parts here are the router and its preprocessing.
+    """
+    if not at.workload.kernels.cuda_graphs:
+        return 0.0
+    return 4 * 2.0 * at.arch.hidden_size * at.sequence_tokens * len(at.stage.layers)
+
+
+def dispatcher_buffer_bytes(at: Situation) -> float:
+    """Persistent buffers of the flex dispatcher (DeepEP, HybridEP): every rank's tokens may arrive on one rank.
+
+    One dispatch and one combine buffer of tokens x ep rows.
+    """
+    if not at.arch.is_moe or at.workload.experts.dispatcher != "flex":
+        return 0.0
+    return 2 * 2.0 * at.arch.hidden_size * at.sequence_tokens * at.layout.ep

@@ -32,9 +32,9 @@ def expert_pieces(at: Situation) -> list[Piece]:
         Piece("feed-forward input", BF16 * arch.hidden_size * shared),
         Piece("feed-forward norm", BF16 * arch.hidden_size * shared, _NORM),
         Piece("router", router_bytes(at), _MOE),
-        Piece("expert input", BF16 * arch.hidden_size * rows, _MOE),
+        Piece("expert input", at.linear_input_bytes * arch.hidden_size * rows, _MOE),
         Piece("expert up-projection", BF16 * up * rows, _MOE),
-        Piece("expert activation", BF16 * f * rows, _ACT),
+        Piece("expert activation", at.linear_input_bytes * f * rows, _ACT),
     ]
     if arch.shared_expert_intermediate_size:
         pieces += _shared_expert(at)
@@ -51,8 +51,10 @@ def _shared_expert(at: Situation) -> list[Piece]:
     up = width * (2 if at.arch.gated_mlp else 1)
     pieces = [
         Piece("shared expert up-projection", BF16 * up * at.tokens, _SHARED),
-        Piece("shared expert activation", BF16 * width * at.tokens, _SHARED),
+        Piece("shared expert activation", at.linear_input_bytes * width * at.tokens, _SHARED),
     ]
+    if at.workload.experts.shared_expert_overlap and at.layout.sequence_shards > 1:
+        pieces.append(Piece("shared expert input", BF16 * at.arch.hidden_size * at.tokens, _SHARED))
     if at.arch.shared_expert_gate:
         pieces.append(Piece("shared expert output", BF16 * at.arch.hidden_size * at.sequence_tokens, _SHARED))
     return pieces

@@ -15,9 +15,9 @@ def feedforward_pieces(at: Situation) -> list[Piece]:
     up = f * (2 if at.arch.gated_mlp else 1)
     return [
         Piece("feed-forward input", BF16 * h * at.sequence_tokens),
-        Piece("feed-forward norm", BF16 * h * at.sequence_tokens, _NORM),
+        Piece("feed-forward norm", at.linear_input_bytes * h * at.sequence_tokens, _NORM),
         Piece("up-projection", BF16 * up * at.tokens, _MLP),
-        Piece("activation", BF16 * f * at.tokens, _MLP),
+        Piece("activation", at.linear_input_bytes * f * at.tokens, _MLP),
     ]
 
 

@@ -17,7 +17,8 @@ def shard_parameters(counts: LocalCounts, layout: Layout, optimizer: Optimizer) 
     """
     if not optimizer.distributed:
         return counts.dense + counts.experts
-    return counts.dense / layout.dense_shards + counts.experts / max(1, layout.edp)
+    dense, expert = layout.dense_shards // optimizer.instances, layout.edp // optimizer.instances
+    return counts.dense / max(1, dense) + counts.experts / max(1, expert)
 
 
 def optimizer_bytes(counts: LocalCounts, layout: Layout, optimizer: Optimizer) -> float:
@@ -43,7 +44,10 @@ def host_optimizer_bytes(counts: LocalCounts, layout: Layout, optimizer: Optimiz
 
 
 def step_transient_bytes(counts: LocalCounts, layout: Layout, optimizer: Optimizer) -> float:
-    """Live only during the optimizer step: an fp32 copy of the gradient shard when gradients are not fp32."""
-    if optimizer.grad_bytes == 4:
+    """Live only during the optimizer step: an fp32 copy of the gradient shard when gradients are not fp32.
+
+    The precision-aware optimizer reads bf16 gradients as they are.
+    """
+    if optimizer.grad_bytes == 4 or optimizer.precision_aware:
         return 0.0
     return 4.0 * shard_parameters(counts, layout, optimizer)

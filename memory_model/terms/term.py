@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from memory_model.architecture import Architecture, LayerKind, layer_kinds
+from memory_model.device import Device
 from memory_model.layout import Layout, Stage
 from memory_model.workload import Workload
 
@@ -22,6 +23,7 @@ class Situation:
     workload: Workload
     stage: Stage
     role: Role
+    device: Device
     tokens: int
     """Tokens of the largest micro-batch on one context-parallel rank."""
 
@@ -46,6 +48,11 @@ class Situation:
     def sequence_tokens(self) -> float:
         """Tokens of one rank between tensor-parallel regions (sequence parallel share)."""
         return self.tokens / self.layout.sequence_shards
+
+    @property
+    def linear_input_bytes(self) -> int:
+        """Bytes of one kept element that only a linear layer reads: 1 in fp8, else 2."""
+        return 1 if self.workload.kernels.fp8 else 2
 
     @property
     def padded_vocab(self) -> int:
@@ -80,3 +87,8 @@ class LayerMemory:
     def kept(self, modules: frozenset[str]) -> float:
         """Kept bytes when `modules` are recomputed."""
         return sum(piece.num_bytes for piece in self.pieces if not piece.dropped_by & modules)
+
+    def scaled(self, factor: float) -> LayerMemory:
+        """The same layer with every number times `factor` (a calibrated coefficient)."""
+        pieces = tuple(Piece(piece.name, piece.num_bytes * factor, piece.dropped_by) for piece in self.pieces)
+        return LayerMemory(pieces, self.forward_transient * factor, self.backward_transient * factor)

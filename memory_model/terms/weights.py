@@ -8,9 +8,11 @@ from functools import lru_cache
 from memory_model.architecture import Architecture, layer_kinds
 from memory_model.layout import Layout, Stage
 from memory_model.parameters import NONE, Parameters, layer_parameters, mtp_parameters
-from memory_model.workload import GdnForm
+from memory_model.workload import GdnForm, Kernels
 
 WEIGHT_BYTES = 2
+FP8_COPY_BYTES = 2
+"""Quantised weights and their transposes, one byte each (transformer_engine float8 tensors)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def _ends(arch: Architecture, layout: Layout, stage: Stage, *, with_mtp: bool, c
     return total
 
 
-def weight_bytes(counts: LocalCounts) -> float:
-    """bf16 weights: 2 bytes a parameter."""
+def weight_bytes(counts: LocalCounts, kernels: Kernels) -> float:
+    """bf16 weights: 2 bytes a parameter; fp8 adds a quantised and a transposed byte, or takes bf16's place."""
+    if kernels.fp8 and not kernels.fp8_param_gather:
+        return (WEIGHT_BYTES + FP8_COPY_BYTES) * counts.total
     return WEIGHT_BYTES * counts.total
