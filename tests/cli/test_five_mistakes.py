@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from t1cli.errors import BadInput, ExitCode
-from t1cli.spec.load import load_experiment
+from t1cli.cli.app import app
 
 SPEC = """\
 name: five
@@ -55,17 +55,9 @@ error: unknown key `capcity` in `sandbox` (kind: local)
 """
 
 
-def test_five_mistakes_five_messages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from t1cli.ui import console
-
+@pytest.mark.parametrize("command", ["plan", "preflight"])
+def test_five_mistakes_five_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("five.yaml").write_text(SPEC)
-    with pytest.raises(BadInput) as refused:
-        load_experiment(Path("five.yaml"))
-    console.aside.cache_clear()
-    console.print_diagnostics(refused.value.diagnostics)
-    console.aside.cache_clear()
-    assert capsys.readouterr().err == GOLDEN
-    assert refused.value.exit_code == ExitCode.BAD_INPUT
+    result = CliRunner().invoke(app, [command, "five.yaml"])
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", GOLDEN)
