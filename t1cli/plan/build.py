@@ -25,9 +25,9 @@ def build_plan(loaded: LoadedSpec, *, source: str = "") -> Plan:
     topology = plan_topology(spec)
     memory = plan_memory(spec, topology)
     pool = plan_pool(spec)
-    host = plan_host(spec, topology=topology, memory=memory, pool=pool)
-    disk = plan_disk(spec, num_parameters=memory.parameters.total)
     schedule = plan_schedule(spec, topology=topology, pool=pool)
+    host = plan_host(spec, topology=topology, memory=memory, pool=pool, schedule=schedule)
+    disk = plan_disk(spec, num_parameters=memory.parameters.total)
     draft = Draft(loaded=loaded, topology=topology, memory=memory, host=host, disk=disk, schedule=schedule, pool=pool)
     return Plan(
         name=spec.name,

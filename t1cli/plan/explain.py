@@ -47,13 +47,16 @@ class Explained:
     replaced: tuple[Origin, ...] = ()
     """What earlier layers gave, newest first."""
     formula: str = ""
-    """How a figure of the plan is computed; empty for a value of the spec."""
+    """How a figure of the plan is computed, or why a value is gone; empty for a value of the spec."""
 
 
 def explain(loaded: LoadedSpec, plan: Plan, key: str) -> tuple[Explained, ...]:
     """Every leaf at or below `key`, of the spec or else of the plan. BadInput with near names when there is none."""
     values = flatten(loaded.spec.model_dump(mode="json"))
     found = tuple(_of_spec(loaded, name, value) for name, value in values.items() if _below(name, key))
+    found += tuple(
+        _dropped(name, old) for name, old in loaded.dropped.items() if _below(name, key) and name not in values
+    )
     figures = flatten({name: block for name, block in plan.to_json().items() if name != "findings"})
     found = found or tuple(
         Explained(name, value, "computed", formula=_formula(name))
@@ -81,6 +84,11 @@ def _of_spec(loaded: LoadedSpec, key: str, value: Any) -> Explained:
     if origin is None:
         return Explained(key, value, loaded.where(key))
     return Explained(key, value, origin.where, tuple(reversed(origin.replaced)))
+
+
+def _dropped(key: str, origin: Origin) -> Explained:
+    gone = "gone: a later layer changed its block's `kind`"
+    return Explained(key, origin.value, origin.where, tuple(reversed(origin.replaced)), gone)
 
 
 def _formula(key: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from t1cli.plan.host_slime import slime_host_terms
 from t1cli.plan.memory import MemoryAnswer
-from t1cli.plan.plan import HostPlan, PoolPlan
+from t1cli.plan.plan import HostPlan, PoolPlan, Schedule
 from t1cli.plan.topology import Topology
 from t1cli.spec.experiment import ExperimentSpec
 
@@ -17,9 +18,16 @@ EMBEDDED_PROCESSES = 3
 LOCAL_SANDBOX_GIB = 0.0625
 
 
-def plan_host(spec: ExperimentSpec, *, topology: Topology, memory: MemoryAnswer, pool: PoolPlan) -> HostPlan:
+def plan_host(
+    spec: ExperimentSpec, *, topology: Topology, memory: MemoryAnswer, pool: PoolPlan, schedule: Schedule
+) -> HostPlan:
     """Host memory of the fullest node; the sum of the terms against what the node has."""
-    terms = _embedded(spec, memory) if spec.engine.kind == "embedded" else {}
+    if spec.engine.kind == "embedded":
+        terms = _embedded(spec, memory)
+    elif memory.impossible:
+        terms = {}
+    else:
+        terms = slime_host_terms(spec, topology=topology, schedule=schedule)
     terms |= {"sandboxes": _sandboxes_gib(spec, pool)}
     return HostPlan(spec.hardware.host_ram_gib, sum(terms.values()), terms)
 

@@ -76,7 +76,7 @@ def plan_memory(spec: ExperimentSpec, topology: Topology) -> MemoryAnswer:
         waste=wasted(arch, layout, gdn_replicated=workload.gdn_form != "megatron"),
         largest_ep=largest_ep(arch, layout),
         cap_note=None if advice.cap_binds else advice.message,
-        deltanet_gib=deltanet_working_set_gib(arch, layout, workload),
+        deltanet_gib=deltanet_working_set_gib(arch, layout, workload, device_of(spec)),
     )
 
 

@@ -35,7 +35,7 @@ def test_C3_keep_latest_alone(findings_of):
 
 
 def test_C3_best_without_anything_to_rank_by(findings_of):
-    (found,) = findings_of("C3", "quickstart")
+    (found,) = findings_of("C3", "quickstart", "checkpoint.retention.metric=null")
     assert "no metric to rank" in found.message
     assert findings_of("C3", "quickstart", "checkpoint.retention.metric=terminal/reward_mean") == []
 
