@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 
 Z_95 = 1.959964
+"""Standard normal quantile of a two-sided 95% interval."""
+Z_90 = 1.644854
+"""The same at 90%: each end alone is a 95% one-sided bound."""
 
 
 def wilson(hits: int, samples: int, z: float = Z_95) -> tuple[float, float]:

@@ -46,18 +46,21 @@ def probe(context: Context) -> Saw:
 
 
 async def _probe(context: Context, directory: Path) -> Saw:
-    from t1cli.terminal.sandbox.local import local_provider
+    from t1cli.spec.sandbox import LocalSandbox
+    from t1cli.terminal.sandbox.local import LocalProvider
 
-    provider = local_provider(context.spec.sandbox, directory)
+    spec = context.spec.sandbox
+    assert isinstance(spec, LocalSandbox)
+    provider = LocalProvider(spec, directory)
     try:
         sandbox = await provider.create("probe", owner=f"preflight-{os.getpid()}")
-        wrote = await sandbox.exec("echo ready > state; sleep 300 & echo $!", timeout_seconds=10)
-        kept = await sandbox.exec("cat state; ps | grep -c '[s]leep' || true", timeout_seconds=10)
+        wrote = await sandbox.exec("echo ready > state; sleep 300 >/dev/null 2>&1 &", timeout_seconds=10)
+        kept = await sandbox.exec("cat state", timeout_seconds=10)
         ended = await sandbox.end_processes()
         await sandbox.close()
     finally:
         await provider.close()
-    left = [path.name for path in directory.rglob("*") if path.is_dir() and path.name.startswith("probe")]
+    left = [path.name for path in directory.rglob("*") if path.is_dir() and path.name == "probe"]
     return _judge(wrote.exit_code == 0 and "ready" in kept.output, ended, left)
 
 
