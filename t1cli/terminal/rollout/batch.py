@@ -25,7 +25,7 @@ OVER_SAMPLED = "over_sampled"
 """Cause of a trial that was cancelled because enough groups had finished."""
 INTERRUPTED = "interrupted"
 """Cause of a trial that was cancelled because the rollout itself was."""
-PERMANENT_CAUSES = frozenset({"no_turn"})
+PERMANENT_CAUSES = frozenset({"prompt_over_context"})
 """Failures that another attempt at the same task would repeat."""
 
 

@@ -130,7 +130,8 @@ class Trial:
         with self._part("agent", Boundary.SANDBOX):
             stop = await self._agent.run(self.plan.task.instruction, deadline=deadline)
         if not self._agent.turns:
-            raise TrialLost(Boundary.BUDGET, "no_turn", f"stopped by {stop} before the first reply")
+            cause = "prompt_over_context" if stop is StopReason.CONTEXT else "no_turn"
+            raise TrialLost(Boundary.BUDGET, cause, f"stopped by {stop} before the first reply")
         return stop
 
     async def _grade(self, sandbox: Sandbox, wall_end: float) -> Verdict:

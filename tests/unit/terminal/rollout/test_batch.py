@@ -119,7 +119,7 @@ def test_over_sampling_replaces_a_group_that_cannot_be_run_at_all(doubles: Simpl
     endless = doubles.task_named("x" * 5000)
     result = asyncio.run(run_rollout(world, doubles.replace(plan, tasks=(endless, *plan.tasks[1:]))))
     assert [trial.plan.task.name for trial in result.accepted] == ["t1", "t2"]
-    assert [trial.outcome.cause for trial in result.trials if not trial.outcome.scored] == ["no_turn"]
+    assert [trial.outcome.cause for trial in result.trials if not trial.outcome.scored] == ["prompt_over_context"]
 
 
 def test_missing_routing_aborts_the_rollout_and_leaves_nothing(doubles: SimpleNamespace, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def failing_grader(error: BaseException) -> object:
         ("verifier", Boundary.VERIFIER, "grade_RuntimeError"),
         ("verifier_hangs", Boundary.VERIFIER, "grade_timeout"),
         ("sandbox_dies_in_grading", Boundary.SANDBOX, "sandbox_grade"),
-        ("no_turn", Boundary.BUDGET, "no_turn"),
+        ("no_turn", Boundary.BUDGET, "prompt_over_context"),
     ],
 )
 def test_an_infrastructure_failure_has_a_boundary_and_a_cause_and_no_reward(
