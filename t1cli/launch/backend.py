@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from t1cli.launch.gates import Refusal
 from t1cli.launch.process_identity import ProcessIdentity
@@ -14,6 +14,10 @@ from t1cli.spec.load import LoadedSpec
 
 Progress = Callable[[str], None]
 """Takes one line for people; it may come often."""
+
+
+End = Literal["finished", "stopped"]
+"""How a campaign ended that neither failed nor was interrupted; `stopped` is by request, after a save."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Started:
     """Ray job ID, or `pid:N` for a process of this machine."""
     owner: ProcessIdentity
     """The process that holds the campaign's lock from now on."""
-    foreground: Callable[[], None] | None = None
-    """Runs the campaign here until its end; None when it runs elsewhere."""
+    foreground: Callable[[], End] | None = None
+    """Runs the campaign here and says how it ended; None when it runs elsewhere."""
 
 
 class Backend(Protocol):

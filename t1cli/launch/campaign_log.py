@@ -20,11 +20,14 @@ class CampaignLog:
 
     def __call__(self, line: str) -> None:
         """One line, or several."""
-        safe = self._redactor.text(line)
-        stamp = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        self._stream.writelines(f"{stamp} {part}\n" for part in safe.splitlines())
+        self.only_log(line)
         if self._echo is not None:
-            self._echo(safe)
+            self._echo(self._redactor.text(line))
+
+    def only_log(self, text: str) -> None:
+        """What belongs into the file but not in front of people, such as a traceback."""
+        stamp = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self._stream.writelines(f"{stamp} {part}\n" for part in self._redactor.text(text).splitlines())
 
     def close(self) -> None:
         """Close the file; safe to call twice."""

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 from t1cli.errors import ExitCode, Refused, T1Error
-from t1cli.launch.backend import Job, Progress
+from t1cli.launch.backend import End, Job, Progress
 from t1cli.launch.campaign_log import CampaignLog
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.lock import hand_over, lock_holder, mutex, release
@@ -23,7 +23,7 @@ from t1cli.launch.run_directory import RunDirectory
 RESUME_OPTION: Final = "--resume"
 
 
-def detached_main(arguments: Sequence[str], body: Callable[[Job], None]) -> int:
+def detached_main(arguments: Sequence[str], body: Callable[[Job], End]) -> int:
     """`RUN_DIR [--resume]`: take the lock over from the launcher, run `body` to its end, answer with an exit code."""
     from t1cli.spec.load import load_experiment
 
@@ -42,22 +42,21 @@ def detached_main(arguments: Sequence[str], body: Callable[[Job], None]) -> int:
     return ExitCode.YES
 
 
-def run_to_its_end(run: RunDirectory, body: Callable[[], None], progress: Progress) -> None:
+def run_to_its_end(run: RunDirectory, body: Callable[[], End], log: CampaignLog) -> None:
     """Run a campaign in this process. However it ends, the end is recorded and the lock given back."""
     events = EventWriter(run.events_jsonl)
     try:
         with interruptible():
-            body()
-        stopped = run.stop_request.exists()
-        events.write(EventKind.ENDED, outcome="stopped" if stopped else "finished", detail="")
+            outcome = body()
+        events.write(EventKind.ENDED, outcome=outcome, detail="")
     except KeyboardInterrupt:
         events.write(EventKind.ENDED, outcome="interrupted", detail="by a signal")
-        progress("interrupted")
+        log("interrupted")
         raise
     except BaseException as failure:
         # The boundary of a campaign: whatever it was goes on record, then to the caller as it is.
         events.write(EventKind.ENDED, outcome="failed", detail=f"{type(failure).__name__}: {failure}")
-        progress("".join(traceback.format_exception(failure)).rstrip())
+        log.only_log("".join(traceback.format_exception(failure)).rstrip())
         raise
     finally:
         events.close()

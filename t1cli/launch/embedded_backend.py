@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Final
 
-from t1cli.launch.backend import Invocation, Job, Started
+from t1cli.launch.backend import End, Invocation, Job, Started
 from t1cli.launch.gates import Refusal
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.run_directory import RunDirectory
@@ -59,11 +59,11 @@ class EmbeddedBackend:
         return (sys.executable, "-m", "t1cli.embedded", str(run.path), *(["--resume"] if resume else []))
 
 
-def run_embedded(job: Job) -> None:
+def run_embedded(job: Job) -> End:
     """Run the campaign in this process until its end."""
     from t1cli.embedded.campaign import run_campaign
 
-    run_campaign(job.run, job.spec, resume=job.resume, progress=job.progress)
+    return run_campaign(job.run, job.spec, resume=job.resume, progress=job.progress).outcome
 
 
 def _installed(package: str) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from t1cli.launch.backend import Invocation, Job, Started
+from t1cli.launch.backend import End, Invocation, Job, Started
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.gates import Refusal
 from t1cli.launch.json_files import write_json
@@ -44,7 +44,7 @@ class FakeBackend:
         me = ProcessIdentity.of()
         return Started(f"pid:{me.pid}", me, foreground=lambda: self._run(job))
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job) -> End:
         events = EventWriter(job.run.events_jsonl)
         metrics = open_metrics(job.run, job.spec, events)
         first = (newest_saved_rollout(save_directories(job.spec, job.run)) or 0) if job.resume else 0
@@ -58,7 +58,8 @@ class FakeBackend:
                 if (rollout + 1) % job.spec.checkpoint.every_rollouts == 0:
                     _save(job, rollout + 1, events)
                     if job.run.stop_request.exists():
-                        return
+                        return "stopped"
+            return "finished"
         finally:
             metrics.close()
             events.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -11,6 +12,7 @@ from t1cli.errors import Refused
 from t1cli.launch import metric_names as names
 from t1cli.launch.attempts import runs_root
 from t1cli.launch.events import Event, EventKind, read_events
+from t1cli.launch.json_files import read_json
 from t1cli.launch.metrics_reader import MetricRow, read_metrics, series
 from t1cli.launch.record import RunRecord, read_record
 from t1cli.launch.run_directory import RunDirectory
@@ -177,21 +179,26 @@ def _total(rows: Sequence[MetricRow], name: str) -> int:
 
 
 def _next_command(run: RunDirectory, now: Standing, record: RunRecord | None) -> str:
+    where = shlex.quote(str(run.path))
     if now.state is RunState.RUNNING:
-        return f"t1 watch {run.path}"
+        return f"t1 watch {where}"
     if now.state is RunState.FINISHED:
-        return f"t1 watch {run.path} --replay"
+        return f"t1 watch {where} --replay"
     if now.state is RunState.FAILED:
-        return f"t1 logs {run.path}"
+        return f"t1 logs {where}"
     if now.state is RunState.UNKNOWN:
-        return f"t1 logs {run.path} --follow"
+        return f"t1 logs {where} --follow"
     return _resume_command(run, record)
 
 
 def _resume_command(run: RunDirectory, record: RunRecord | None) -> str:
     # A spec that was changed by --set is resumed from the run's own copy, which has the changes in it.
-    changed = record is None or any(word.startswith("--set") for word in record.session.argv)
-    spec = run.spec_yaml if changed or record is None else record.spec_path
+    spec = str(run.spec_yaml) if record is None or _changed_by_set(run) else record.spec_path
     root = run.path.parent.parent
-    elsewhere = "" if root == runs_root() else f" --runs-dir {root}"
-    return f"t1 launch {spec} --resume{elsewhere}"
+    elsewhere = [] if root == runs_root() else ["--runs-dir", str(root)]
+    return shlex.join(["t1", "launch", spec, "--resume", *elsewhere])
+
+
+def _changed_by_set(run: RunDirectory) -> bool:
+    origins = (read_json(run.origins_json) or {}).values()
+    return any(isinstance(origin, dict) and origin.get("where") == "--set" for origin in origins)
