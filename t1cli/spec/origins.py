@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from t1cli.errors import BadInput
 from t1cli.spec.node import Node, Origin
-
-if TYPE_CHECKING:
-    from t1cli.spec.load import LoadedSpec
 
 DEFAULT = "default"
 
@@ -33,19 +28,6 @@ def trace(tree: Node, resolved: Mapping[str, Any]) -> Trace:
         if key not in origins:
             origins[key] = Origin(DEFAULT, value)
     return Trace(origins, {key: node.place.where for key, node in nodes(tree) if key})
-
-
-def explain(loaded: LoadedSpec, key: str) -> list[str]:
-    """Lines that say what a key holds, which layer gave it, and what that layer replaced, newest first."""
-    under = [name for name in loaded.origins if name == key or name.startswith(f"{key}.")]
-    if not under and key not in loaded.dropped:
-        raise _unknown(loaded, key)
-    lines: list[str] = []
-    for name in under:
-        lines += _chain(name, loaded.origins[name])
-    if key in loaded.dropped:
-        lines += _chain(f"{key} (dropped: a later layer replaced its block)", loaded.dropped[key])
-    return lines
 
 
 def leaves(tree: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
@@ -78,23 +60,3 @@ def _plain_leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from _plain_leaves(child, f"{prefix}.{key}" if prefix else str(key))
     elif prefix:
         yield prefix, value
-
-
-def _chain(name: str, origin: Origin) -> list[str]:
-    lines = [f"{name} = {_shown(origin.value)}   {origin.where}"]
-    lines += [f"  replaced {_shown(old.value)}   {old.where}" for old in reversed(origin.replaced)]
-    return lines
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if not isinstance(value, str) else f'"{value}"'
-
-
-def _unknown(loaded: LoadedSpec, key: str) -> BadInput:
-    near = get_close_matches(key, list(loaded.origins), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else "`t1 schema --markdown` lists every key"
-    return BadInput(f"no key `{key}` in {loaded.spec.name}", str(loaded.path), hint)
