@@ -1,4 +1,4 @@
-"""One campaign of the embedded engine from its start or last checkpoint to its end, in this process and its children."""
+"""One campaign of the embedded engine, from its start or last checkpoint to its end."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
     algorithm, rollout = spec.algorithm, spec.rollout
     checks = {
         "engine.kind": (spec.engine.kind != "embedded", f"{spec.engine.kind} is another engine"),
+        "sandbox.kind": (spec.sandbox.kind != "local", f"trials run on this machine here, not in {spec.sandbox.kind}"),
         "rollout.pipeline": (rollout.pipeline == "fully_async", "there is no fully_async pipeline here"),
         "rollout.summary.kind": (rollout.summary.kind != "none", "histories are not summarised here"),
         "rollout.harness": (rollout.harness != "builtin", f"the agent loop here is builtin, not {rollout.harness}"),
