@@ -51,7 +51,7 @@ def _pass_gates(
         raise Refused(
             "nothing was started: there is no terminal to ask on, and no --yes", hint=f"`{options.command} --yes`"
         )
-    report = stages.preflight(loaded, plan, options.runs_root)
+    report = stages.preflight(loaded, plan, options.runs_root, dialogue.progress)
     after = _gate(options, preflight_refusals(report))
     accepted = tuple(sorted({*before.accepted, *after.accepted}))
     checkpoint = newest_saved_rollout(save_directories(loaded.spec, run)) if options.resume else None

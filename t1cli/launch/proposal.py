@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from t1cli.launch.backend import Backend, backend_for
+from t1cli.launch.backend import Backend, Progress, backend_for
 from t1cli.launch.record import RunRecord
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.plan import Plan
-from t1cli.preflight.report import PreflightReport
+from t1cli.preflight.report import CheckResult, PreflightReport
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
@@ -70,11 +70,14 @@ def plan_for(loaded: LoadedSpec) -> Plan:
     return build_plan(loaded)
 
 
-def preflight_for(loaded: LoadedSpec, plan: Plan, runs_root: Path) -> PreflightReport:
-    """The preflight of a planned spec."""
+def preflight_for(loaded: LoadedSpec, plan: Plan, runs_root: Path, progress: Progress) -> PreflightReport:
+    """The preflight of a planned spec, one progress line per check."""
     from t1cli.preflight.runner import run_preflight
 
-    return run_preflight(loaded, plan, runs_dir=runs_root)
+    def tell(check: CheckResult) -> None:
+        progress(f"preflight  {check.status:<8}{check.id}  {check.found}")
+
+    return run_preflight(loaded, plan, runs_dir=runs_root, progress=tell)
 
 
 @dataclass(frozen=True)
@@ -82,5 +85,5 @@ class Stages:
     """The stages that a launch calls; tests put others in their place."""
 
     plan: Callable[[LoadedSpec], Plan] = plan_for
-    preflight: Callable[[LoadedSpec, Plan, Path], PreflightReport] = preflight_for
+    preflight: Callable[[LoadedSpec, Plan, Path, Progress], PreflightReport] = preflight_for
     backend: Callable[[ExperimentSpec], Backend] = backend_for

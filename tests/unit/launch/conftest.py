@@ -79,8 +79,6 @@ def stages() -> Callable[..., Stages]:
 
     def make(backend: Backend | None = None, *checks: CheckResult) -> Stages:
         chosen = backend or FakeBackend()
-        return Stages(
-            plan=build_plan, preflight=lambda loaded, plan, root: report(*checks), backend=lambda spec: chosen
-        )
+        return Stages(plan=build_plan, preflight=lambda *_: report(*checks), backend=lambda spec: chosen)
 
     return make

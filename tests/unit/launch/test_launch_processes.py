@@ -45,7 +45,7 @@ class Quiet:
 
 root, spec, how, resume = sys.argv[1:5]
 hook = {"go": lambda r: None, "wait": fake.wait_at(1), "wait_late": fake.wait_at(3), "die": fake.kill_self_at(3)}[how]
-stages = Stages(build_plan, lambda l, p, r: PreflightReport("q", "d", ()),
+stages = Stages(build_plan, lambda *_: PreflightReport("q", "d", ()),
                 lambda spec: fake.FakeBackend(before_rollout=hook))
 loaded = load_experiment(Path(spec), ["rollout.num_rollouts=4", "checkpoint.every_rollouts=2"])
 options = LaunchOptions(Path(root), "t1 launch SPEC", assume_yes=True, resume=resume == "resume")

@@ -57,7 +57,7 @@ def test_planted_secrets_reach_no_file(
 
         stages = Stages(
             build_plan,
-            lambda loaded, plan, root: PreflightReport("quickstart", "d", (check,)),
+            lambda *_: PreflightReport("quickstart", "d", (check,)),
             lambda spec: FakeBackend(before_rollout=campaign),
         )
         with pytest.raises(RuntimeError):
