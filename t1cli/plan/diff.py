@@ -13,7 +13,7 @@ from t1cli.plan.plan import FORMAT_VERSION, Plan
 from t1cli.spec.load import LoadedSpec
 
 # Keys that differ between any two plans without meaning anything.
-IGNORED = ("format_version", "digest", "source")
+IGNORED = ("format_version", "digest", "source", "title")
 # Relative change of a figure below which two plans say the same.
 SAME_FIGURE = 1e-6
 

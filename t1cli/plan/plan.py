@@ -166,4 +166,4 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object with `format_version` first."""
-        return {"format_version": FORMAT_VERSION, **asdict(self)}
+        return {"format_version": FORMAT_VERSION, "accepted": self.accepted_for_launch, **asdict(self)}

@@ -31,7 +31,8 @@ def test_verdict_and_exit_code_agree(name: str) -> None:
     errors = {finding["id"] for finding in plan["findings"] if finding["severity"] == "error"}
     assert errors == REFUSED_BY.get(name, set())
     assert exit_code == (1 if errors or plan["verdict"] == "OOM" else 0)
-    assert plan["verdict"] == ("NOT_APPLICABLE" if plan["engine"] == "embedded" else plan["verdict"])
+    assert plan["accepted"] == (exit_code == 0)
+    assert (plan["verdict"] == "NOT_APPLICABLE") == (plan["engine"] == "embedded")
     stages = [stage for role in plan["memory"]["roles"].values() for stage in role["stages"]]
     assert bool(stages) == (plan["engine"] == "slime")
     for stage in stages:

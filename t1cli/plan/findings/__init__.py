@@ -9,6 +9,7 @@ from t1cli.plan.findings import (
     budgets,
     checkpoints,
     critic,
+    engines,
     evaluation,
     fidelity,
     host,
@@ -26,6 +27,7 @@ Rule = Callable[[Draft], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (
     *layout.RULES,
     *memory.RULES,
+    *engines.RULES,
     *host.RULES,
     *fidelity.RULES,
     *reward.RULES,

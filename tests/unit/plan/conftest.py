@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ FindingsOf = Callable[..., list[Finding]]
 def plan_of() -> PlanOf:
     """`plan_of(name, "a.b=c", …)`: the plan of a shipped experiment with overrides."""
 
+    @cache
     def build(name: str, *overrides: str) -> Plan:
         return build_plan(load_experiment(Path(name), overrides))
 
