@@ -46,6 +46,12 @@ def test_an_experiment_loads_and_has_its_page(name: str) -> None:
     assert (experiments_dir() / name / "README.md").is_file()
 
 
+@pytest.mark.parametrize("name", experiment_names())
+def test_no_layer_repeats_what_an_earlier_one_said(name: str) -> None:
+    origins = load_experiment(Path(name)).origins
+    assert not [key for key, origin in origins.items() if origin.replaced and origin.replaced[-1].value == origin.value]
+
+
 @pytest.mark.parametrize("path", FILES, ids=ids)
 def test_a_file_names_its_schema_and_satisfies_it(path: Path) -> None:
     first = path.read_text().splitlines()[0]
