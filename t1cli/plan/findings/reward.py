@@ -188,7 +188,7 @@ def fallback_outweighs(draft: Draft) -> Iterator[Finding]:
         f"{median:g}/{reward.scale if reward.kind == 'ctrf_count' else median:g} = {solve:g}: "
         f"{reward.fallback.value / solve:.1f}× as much for losing the report. At most "
         f"{reward.fallback.max_share:.0%} of a rollout's reward may come from fallbacks",
-        fix=f"--set reward.fallback.value={solve:g}, or watch terminal/fallback_share",
+        fix=f"--set reward.fallback.value={solve:g}, or a lower reward.fallback.max_share",
     )
 
 
