@@ -13,7 +13,7 @@ from t1cli.spec.load import load_experiment
 BASE = """\
 name: trial
 presets:
-  - model/t1-tiny
+  - model/qwen3-30b-a3b
   - hardware/laptop
   - topology/embedded
   - algorithm/ppo-t1
