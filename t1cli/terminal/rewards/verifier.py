@@ -17,7 +17,9 @@ from t1cli.terminal.rewards.failure import VerifierError
 from t1cli.terminal.rewards.trial_directory import VerifierOutput
 from t1cli.terminal.rewards.verdict import CtrfState, Verdict
 from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox, SandboxError
+from t1cli.terminal.sandbox.warm_pytest import RunsPytest
 from t1cli.terminal.tasks.task import Task
+from t1cli.terminal.tasks.verify_script import warm_job
 
 _LOGS = "/logs/verifier"
 _MAX_TEST_BYTES = 16 * 1024 * 1024
@@ -40,7 +42,7 @@ async def grade(task: Task, sandbox: Sandbox, *, trial_dir: Path, timeout_second
     await _check_tests(sandbox, task.tests, wanted, "before")
     began = time.time()
     limit_seconds = task.verifier_timeout_seconds if timeout_seconds is None else timeout_seconds
-    result = await sandbox.exec(_RUN.format(shell=_shell(task)), timeout_seconds=limit_seconds, cwd="/")
+    result = await _run_tests(task, sandbox, limit_seconds)
     output.keep("test-stdout.txt", result.output.encode())
     if result.timed_out:
         raise VerifierError("verifier_timeout", f"no result after {limit_seconds:g} s")
@@ -57,6 +59,15 @@ async def grade(task: Task, sandbox: Sandbox, *, trial_dir: Path, timeout_second
         planted=planted,
         processes_ended=ended,
     )
+
+
+async def _run_tests(task: Task, sandbox: Sandbox, limit_seconds: float) -> ExecResult:
+    job = warm_job(task.tests) if isinstance(sandbox, RunsPytest) else None
+    if job is not None and isinstance(sandbox, RunsPytest):
+        result = await sandbox.run_pytest(job, timeout_seconds=limit_seconds)
+        if result is not None:
+            return result
+    return await sandbox.exec(_RUN.format(shell=_shell(task)), timeout_seconds=limit_seconds, cwd="/")
 
 
 def _shell(task: Task) -> str:

@@ -122,15 +122,20 @@ def _directories(paths: Sequence[str]) -> tuple[str, ...]:
 
 def limit_arguments(limits: SandboxLimits, *, processes: bool) -> tuple[str, ...]:
     """prlimit's arguments. The process count is left out where it would count all of the user's processes."""
+    allowed = allowed_limits(limits)
+    return tuple(f"--{name}={value}" for name, value in allowed.items() if processes or name != "nproc")
+
+
+def allowed_limits(limits: SandboxLimits) -> dict[str, int]:
+    """Resource limits of one command: what the spec wants, or this process's hard limit where that is lower."""
     wanted = {
-        "nofile": (resource.RLIMIT_NOFILE, 1024),
-        "core": (resource.RLIMIT_CORE, 0),
-        "fsize": (resource.RLIMIT_FSIZE, limits.disk_mib * 1024 * 1024),
-        "as": (resource.RLIMIT_AS, limits.memory_mib * 1024 * 1024),
+        "nofile": 1024,
+        "core": 0,
+        "fsize": limits.disk_mib * 1024 * 1024,
+        "as": limits.memory_mib * 1024 * 1024,
+        "nproc": limits.max_processes,
     }
-    if processes:
-        wanted["nproc"] = (resource.RLIMIT_NPROC, limits.max_processes)
-    return tuple(f"--{name}={_allowed(kind, value)}" for name, (kind, value) in wanted.items())
+    return {name: _allowed(getattr(resource, f"RLIMIT_{name.upper()}"), value) for name, value in wanted.items()}
 
 
 @lru_cache(maxsize=16)

@@ -20,6 +20,8 @@ class VerifierPython:
     executable: str
     binds: tuple[tuple[str, str], ...]
     """Host path and path inside, all read-only."""
+    site_packages: str
+    """Where the packages are inside."""
 
 
 @lru_cache(maxsize=1)
@@ -51,7 +53,7 @@ def make_verifier_python(directory: Path) -> VerifierPython:
             binds.append((str(source), f"{_PREFIX}/{packages}/{source.name}"))
     if not sys.base_prefix.startswith("/usr"):
         binds.append((sys.base_prefix, sys.base_prefix))
-    return VerifierPython(f"{_PREFIX}/bin/python", tuple(binds))
+    return VerifierPython(f"{_PREFIX}/bin/python", tuple(binds), f"{_PREFIX}/{packages}")
 
 
 def _location(name: str) -> Path | None:

@@ -24,6 +24,7 @@ from t1cli.terminal.sandbox.local_bubblewrap import BubblewrapSandbox, create_bu
 from t1cli.terminal.sandbox.local_process import WARNING, ProcessSandbox, create_process_sandbox
 from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox, SandboxError
 from t1cli.terminal.sandbox.sweep import sweep_directory
+from t1cli.terminal.sandbox.warm_pytest import PytestJob, WarmPytest
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class LocalProvider:
         self._python: VerifierPython | None = None
         self._live: dict[str, _Placed] = {}
         self._pace = _Pace(spec.creation_per_second)
+        self._warm = WarmPytest()
         if self.backend == "bubblewrap":
             self._python = make_verifier_python(self.directory / "python")
         if self.warning:
@@ -76,6 +78,7 @@ class LocalProvider:
         """Destroy all sandboxes of this provider that are still live."""
         for placed in list(self._live.values()):
             await placed.close()
+        self._warm.close()
 
     def forget(self, name: str) -> None:
         """A sandbox of this provider has been closed: its place is free again."""
@@ -87,7 +90,8 @@ class LocalProvider:
             raise SandboxError(f"a sandbox named {name} is live already")
         if self.backend == "bubblewrap":
             self.leases.ask(Lease(name, owner))
-            return await create_bubblewrap(name, _confinement(self.spec.limits, self._python), self.leases)
+            confinement = _confinement(self.spec.limits, self._python)
+            return await create_bubblewrap(name, confinement, self.leases, self._warm)
         marker = secrets.token_hex(16)
         self.leases.ask(Lease(name, owner, marker))
         return create_process_sandbox(name, self.directory, marker, limits=self.spec.limits, leases=self.leases)
@@ -110,6 +114,11 @@ class _Placed:
         self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
     ) -> ExecResult:
         return await self._inner.exec(command, timeout_seconds=timeout_seconds, cwd=cwd, env=env)
+
+    async def run_pytest(self, job: PytestJob, *, timeout_seconds: float) -> ExecResult | None:
+        if isinstance(self._inner, BubblewrapSandbox):
+            return await self._inner.run_pytest(job, timeout_seconds=timeout_seconds)
+        return None
 
     async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
         await self._inner.put_directory(source, target, read_only=read_only)

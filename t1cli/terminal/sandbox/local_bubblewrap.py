@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 
 from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, run_command
-from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement
+from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement, allowed_limits
 from t1cli.terminal.sandbox.inside import Tree
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
+from t1cli.terminal.sandbox.warm_pytest import Entrance, PytestJob, WarmPytest
 
 _START_SECONDS = 20.0
 _END_SECONDS = 10.0
@@ -43,8 +44,11 @@ class BubblewrapSandbox:
     Its processes end with the thread that created it (the kernel's parent-death signal belongs to that thread).
     """
 
-    def __init__(self, name: str, confinement: Confinement, holder: _Holder, leases: LeaseBook) -> None:
+    def __init__(
+        self, name: str, confinement: Confinement, holder: _Holder, leases: LeaseBook, warm: WarmPytest | None = None
+    ) -> None:
         self.name = name
+        self._warm = warm
         self._confinement = confinement
         self._holder = holder
         self._leases = leases
@@ -65,6 +69,26 @@ class BubblewrapSandbox:
             argv = self._confinement.command(self._holder.init.pid, command, cwd)
             invocation = Invocation(argv, settings | (env or {}))
             result = await run_command(invocation, self._holder.pipe, timeout_seconds=timeout_seconds)
+            self._check()
+        return result
+
+    async def run_pytest(self, job: PytestJob, *, timeout_seconds: float) -> ExecResult | None:
+        """Run pytest from the provider's warm server; None when that is not there (yet). Raises SandboxError."""
+        python = self._confinement.python
+        if self._warm is None or python is None or not self._warm.ready():
+            return None
+        async with self._lock:
+            self._check()
+            entrance = Entrance(
+                init_pid=self._holder.init.pid,
+                init_start=self._holder.init.start.partition("@")[0],
+                user=self._confinement.user,
+                user_namespace=self._confinement.user is None,
+                limits=allowed_limits(self._confinement.limits),
+                env={"PATH": PATH_INSIDE, "HOME": "/work", "LANG": "C.UTF-8", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+                site_packages=python.site_packages,
+            )
+            result = await self._warm.run(job, entrance, self._holder.pipe, timeout_seconds=timeout_seconds)
             self._check()
         return result
 
@@ -161,7 +185,9 @@ class _Holder:
             self.root = -1
 
 
-async def create_bubblewrap(name: str, confinement: Confinement, leases: LeaseBook) -> BubblewrapSandbox:
+async def create_bubblewrap(
+    name: str, confinement: Confinement, leases: LeaseBook, warm: WarmPytest | None = None
+) -> BubblewrapSandbox:
     """A ready sandbox, whose name and owner `leases` already has. Raises SandboxError."""
     holder, info = _start(confinement)
     try:
@@ -179,7 +205,7 @@ async def create_bubblewrap(name: str, confinement: Confinement, leases: LeaseBo
         if isinstance(error, (OSError, ValueError, KeyError)):
             raise SandboxError(f"cannot create sandbox {name}: {error}") from error
         raise
-    return BubblewrapSandbox(name, confinement, holder, leases)
+    return BubblewrapSandbox(name, confinement, holder, leases, warm)
 
 
 def _start(confinement: Confinement) -> tuple[_Holder, int]:

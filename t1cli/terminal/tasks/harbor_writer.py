@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from t1cli.terminal.tasks.verify_script import TEST_SH
+
 
 @dataclass(frozen=True)
 class HarborFiles:
@@ -30,7 +32,7 @@ def write_files(files: HarborFiles, path: Path) -> None:
     _put(path / "environment" / "Dockerfile", _dockerfile(bool(files.setup_files)))
     for name, content in sorted(files.setup_files.items()):
         _put(path / "environment" / "files" / name, content)
-    _put(path / "tests" / "test.sh", _TEST_SH, executable=True)
+    _put(path / "tests" / "test.sh", TEST_SH, executable=True)
     _put(path / "tests" / "test_outputs.py", _test_outputs(files.checks))
     _put(path / "solution" / "solve.sh", "#!/bin/sh\nset -e\n" + "\n".join(files.solution) + "\n", executable=True)
 
@@ -69,20 +71,6 @@ def _dockerfile(has_files: bool) -> str:
     lines = ["FROM python:3.11-slim", "RUN pip install pytest==8.4.1 pytest-json-ctrf==0.6.1", "WORKDIR /work"]
     return "\n".join([*lines, "COPY files/ /work/"] if has_files else lines) + "\n"
 
-
-_TEST_SH = """\
-#!/bin/sh
-# T1_ROOT and T1_PYTHON are empty in a container; a local sandbox says where its root and interpreter are.
-logs="${T1_ROOT:-}/logs/verifier"
-mkdir -p "$logs"
-cd "${T1_ROOT:-}/tests" || exit 1
-export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
-"${T1_PYTHON:-python3}" -I -B -m pytest -q -s -rA -c /dev/null --rootdir=. --assert=plain --tb=line \\
-    -p no:cacheprovider -p ctrf.main --ctrf "$logs/ctrf.json" test_outputs.py
-code=$?
-# Any other status means that the verifier broke: no reward line, so that nobody reads it as a failed task.
-if [ "$code" -eq 0 ]; then echo 1 > "$logs/reward.txt"; elif [ "$code" -eq 1 ]; then echo 0 > "$logs/reward.txt"; fi
-"""
 
 _TEST_HEAD = '''\
 import os
