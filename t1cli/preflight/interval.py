@@ -11,11 +11,14 @@ Z_90 = 1.644854
 
 
 def wilson(hits: int, samples: int, z: float = Z_95) -> tuple[float, float]:
-    """Wilson score interval of hits/samples (E. B. Wilson, 1927), clipped to [0, 1]; (0, 1) without samples."""
+    """Wilson score interval of hits/samples (E. B. Wilson, 1927); (0, 1) without samples."""
     if samples == 0:
         return 0.0, 1.0
     share = hits / samples
     middle = share + z * z / (2 * samples)
     spread = z * math.sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples))
     scale = 1 + z * z / samples
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    # The ends are exact at the extremes, where rounding would leave 1e-18.
+    low = 0.0 if hits == 0 else (middle - spread) / scale
+    high = 1.0 if hits == samples else (middle + spread) / scale
+    return low, high
