@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,10 @@ class Case:
     """Which pipeline stage was read: a number, `last`, or `max` for the highest."""
     scope: Literal["peak", "activations"] = "peak"
     """`activations`: growth in the forward pass only."""
+    reading: Literal["allocated", "reserved", "device"] = "allocated"
+    """Which number the instrument shows: PyTorch's allocated or reserved peak, or the driver's."""
+    group: str = ""
+    """Name of the case file: the source that evaluation summarises by."""
     family: str = ""
     """Cases with one family are repetitions of one model; used for leave-one-model-out."""
     note: str = ""
@@ -51,7 +55,7 @@ class Case:
 def load_cases(paths: Iterable[Path] = ()) -> tuple[Case, ...]:
     """Cases of the given files, or the package's own; ValueError names file, case and key that is wrong."""
     files = sorted(paths) or sorted(CASES.glob("*.json"))
-    return tuple(case for path in files for case in _read(path))
+    return tuple(replace(case, group=path.stem) for path in files for case in _read(path))
 
 
 def _read(path: Path) -> list[Case]:
@@ -85,6 +89,7 @@ def _case(entry: Mapping[str, Any]) -> Case:
         workload=workload_from(entry["workload"]),
         stage=str(entry.get("stage", "max")),
         scope=entry.get("scope", "peak"),
+        reading=entry.get("reading", "reserved" if entry["kind"] == "reserved" else "allocated"),
         family=entry.get("model_family", base or entry["model"]),
         note=entry.get("note", ""),
         states_gib=entry.get("states_gib"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from memory_model.coefficients import Coefficients
-from memory_model.terms import activations, buffers, gradients, logits, optimizer, weights
+from memory_model.terms import activations, buffers, gradients, logits, lora, optimizer, weights
 from memory_model.terms.term import Situation
 
 Terms = dict[str, float]
@@ -22,8 +21,8 @@ def states(at: Situation) -> Terms:
 
 
 def at_counts(at: Situation) -> weights.LocalCounts:
-    """Parameters on one GPU of the stage."""
-    return weights.local_counts(
+    """Parameters on one GPU of the stage; under LoRA only the adapters are trained."""
+    counts = weights.local_counts(
         at.arch,
         at.layout,
         at.stage,
@@ -31,12 +30,15 @@ def at_counts(at: Situation) -> weights.LocalCounts:
         with_mtp=at.workload.train_mtp,
         critic=at.role == "critic",
     )
+    if not at.workload.lora_rank:
+        return counts
+    return weights.LocalCounts(lora.adapter_parameters(at), 0.0, counts.total)
 
 
-def phases(at: Situation, coefficients: Coefficients) -> dict[str, Terms]:
+def phases(at: Situation) -> dict[str, Terms]:
     """Every phase of the role's step as the terms of its worst moment, in bytes."""
     held = states(at)
-    act = activations.stage_activations(at, coefficients)
+    act = activations.stage_activations(at)
     fixed = {
         "weight-gradient placeholders": buffers.weight_gradient_placeholder_bytes(at),
         "workspaces": buffers.workspace_bytes(at),

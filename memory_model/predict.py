@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from memory_model.architecture import Architecture
+from memory_model.band import error_band, traits_of
 from memory_model.coefficients import DEFAULT, Coefficients
 from memory_model.device import Device
 from memory_model.layout import Layout, stages
@@ -22,33 +25,42 @@ def predict(
     role: Role = "actor",
     *,
     coefficients: Coefficients = DEFAULT,
-    band: tuple[float, float] = (0.95, 1.05),
+    band: tuple[float, float] | None = None,
 ) -> Prediction:
-    """Memory of every pipeline stage. The layout must be possible (`why_impossible` is empty)."""
+    """Memory of every pipeline stage. The layout must be possible (`why_impossible` is empty).
+
+    The band is given as factors on the peak, or taken from the measured cases nearest in kind.
+    """
     tokens = workload.tokens_per_rank(layout.cp)
     built = tuple(
-        _stage(Situation(arch, layout, workload, stage, role, device, tokens), coefficients, band)
+        _stage(Situation(arch, layout, workload, stage, role, tokens, device, coefficients))
         for stage in stages(arch.num_hidden_layers, layout)
     )
-    return Prediction(role, built, device.usable_gib, band)
+    if band is None:
+        peak = max(stage.peak_gib for stage in built)
+        band = error_band(traits_of(arch, layout, workload), peak)
+    banded = tuple(
+        replace(stage, low_gib=stage.peak_gib * band[0], high_gib=stage.peak_gib * band[1]) for stage in built
+    )
+    return Prediction(role, banded, device.usable_gib, band)
 
 
-def _stage(at: Situation, coefficients: Coefficients, band: tuple[float, float]) -> StagePrediction:
-    built = tuple(_phase(name, terms, at, coefficients) for name, terms in phases(at, coefficients).items())
+def _stage(at: Situation) -> StagePrediction:
+    built = tuple(_phase(name, terms, at) for name, terms in phases(at).items())
     worst = max(built, key=lambda phase: phase.peak_gib)
     return StagePrediction(
         stage=at.stage.index,
         phases=built,
         peak_gib=worst.peak_gib,
-        low_gib=worst.peak_gib * band[0],
-        high_gib=worst.peak_gib * band[1],
+        low_gib=worst.peak_gib,
+        high_gib=worst.peak_gib,
         phase=worst.name,
         terms=worst.terms,
     )
 
 
-def _phase(name: str, terms: Terms, at: Situation, coefficients: Coefficients) -> Phase:
-    allocated = sum(terms.values())
+def _phase(name: str, terms: Terms, at: Situation) -> Phase:
+    coefficients, allocated = at.coefficients, sum(terms.values())
     outside = outside_terms(at.layout, at.workload, coefficients, allocated=allocated, moe=at.arch.is_moe)
     everything = {key: value / GIB for key, value in {**terms, **outside}.items() if value > 0}
     reserved = allocated * coefficients.reserved_over_allocated

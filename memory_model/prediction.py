@@ -41,9 +41,20 @@ class StagePrediction:
     terms: Mapping[str, float]
 
     @property
+    def needed_gib(self) -> float:
+        """The largest peak without the allocator's reserve."""
+        return max(phase.peak_gib - phase.terms.get("allocator reserve", 0.0) for phase in self.phases)
+
+    @property
     def allocated_gib(self) -> float:
         """The largest allocated peak over all phases."""
         return max(phase.allocated_gib for phase in self.phases)
+
+    @property
+    def activation_growth_gib(self) -> float:
+        """What a training forward adds to allocated memory: kept activations and the head's output."""
+        terms = self.phases[1].terms
+        return sum(terms.get(name, 0.0) for name in ("activations", "logits", "MTP logits", "head"))
 
     @property
     def reserved_gib(self) -> float:
@@ -88,7 +99,10 @@ class Prediction:
 
     @property
     def verdict(self) -> Verdict:
-        """FITS when the whole band is below what the device offers, OOM when the estimate is not, TIGHT between."""
-        if self.peak_gib > self.usable_gib:
+        """OOM when live tensors and what lies outside the allocator exceed the device; TIGHT when the band does.
+
+        The allocator gives its reserve back before it fails, so the reserve alone makes nothing OOM.
+        """
+        if max(stage.needed_gib for stage in self.stages) > self.usable_gib:
             return "OOM"
         return "TIGHT" if self.high_gib > self.usable_gib else "FITS"

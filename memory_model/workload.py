@@ -53,8 +53,8 @@ class Experts:
     """How tokens reach routed experts."""
 
     dispatcher: Dispatcher = "alltoall"
-    imbalance: float = 1.0
-    """Tokens received by the busiest rank over the mean; multiplies received rows only."""
+    imbalance: float | None = None
+    """Rows received by the busiest rank over the mean: 1.0 for forced balance, None for natural routing."""
     grouped_gemm: bool = True
     """`--moe-grouped-gemm`; its streams keep a workspace each."""
     shared_expert_overlap: bool = False

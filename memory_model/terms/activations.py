@@ -31,11 +31,11 @@ class StageActivations:
     """The worst layer's live set in a forward-only pass, kept pieces included."""
 
 
-def stage_activations(at: Situation, coefficients: Coefficients) -> StageActivations:
+def stage_activations(at: Situation) -> StageActivations:
     """Activations of the stage's transformer layers (MTP included where it runs)."""
     chunks = _chunks(at)
     layers: Layers = {
-        kind: _scaled(layer_memory(at, kind), kind, coefficients)
+        kind: _scaled(layer_memory(at, kind), kind, at.coefficients)
         for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk)
     }
     sizes = [_chunk_bytes(at, chunk, layers) for chunk in chunks]

@@ -20,7 +20,7 @@ def received_rows(at: Situation) -> float:
     experts = at.workload.experts
     if experts.capacity_factor is not None:
         return rows * experts.capacity_factor
-    return rows * experts.imbalance
+    return rows * (at.coefficients.natural_imbalance if experts.imbalance is None else experts.imbalance)
 
 
 def expert_pieces(at: Situation) -> list[Piece]:

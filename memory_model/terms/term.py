@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Literal
 
 from memory_model.architecture import Architecture, LayerKind, layer_kinds
-from memory_model.device import Device
+from memory_model.coefficients import DEFAULT, Coefficients
+from memory_model.device import H100_80, Device
 from memory_model.layout import Layout, Stage
 from memory_model.workload import Workload
 
@@ -23,9 +24,10 @@ class Situation:
     workload: Workload
     stage: Stage
     role: Role
-    device: Device
     tokens: int
     """Tokens of the largest micro-batch on one context-parallel rank."""
+    device: Device = H100_80
+    coefficients: Coefficients = DEFAULT
 
     @cached_property
     def kind_counts(self) -> tuple[tuple[LayerKind, int], ...]:
