@@ -32,16 +32,18 @@ class Alternative:
         return " ".join(f"--set {setting}" for setting in self.settings)
 
 
-def smallest_change(spec: ExperimentSpec) -> Alternative | None:
-    """The first change whose band fits; else the one with the lowest peak that is not OOM; else None."""
-    tried = []
+def smallest_changes(spec: ExperimentSpec, *, now: Verdict) -> tuple[Alternative, ...]:
+    """The first change better than the verdict `now`: one that is not OOM any more, and one whose band fits too."""
+    tight: Alternative | None = None
     for changes in _ideas(spec):
         found = _predicted(spec, changes)
-        if found is not None and found.verdict == "FITS":
-            return found
-        if found is not None and found.verdict == "TIGHT":
-            tried.append(found)
-    return min(tried, key=lambda found: found.peak_gib, default=None)
+        if found is None or found.verdict == "OOM":
+            continue
+        if found.verdict == "FITS":
+            return (found,) if tight is None else (tight, found)
+        if now == "OOM" and tight is None:
+            tight = found
+    return () if tight is None else (tight,)
 
 
 def _ideas(spec: ExperimentSpec) -> Iterator[Changes]:

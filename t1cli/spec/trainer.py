@@ -68,7 +68,7 @@ class TrainerSpec(Block):
     """Time limit of the Gloo control group."""
     moe_dispatcher: Literal["alltoall", "allgather", "flex"] = "alltoall"
     """Megatron's MoE token dispatcher."""
-    moe_imbalance: PositiveFloat = 1.0
-    """Tokens on the busiest expert rank over the mean, for the plan."""
+    moe_imbalance: PositiveFloat | None = None
+    """Tokens on the busiest expert rank over the mean, for the plan. Null: natural routing as measured; 1: balanced."""
     cpu_threads: NonNegativeInt = 0
     """Embedded engine: torch threads of the trainer; 0 chooses from the machine."""

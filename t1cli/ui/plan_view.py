@@ -180,7 +180,7 @@ def _verdict(plan: Plan, width: int) -> list[str]:
     meaning = {
         "FITS": "the whole error band is below what a GPU offers",
         "TIGHT": "the error band crosses what a GPU offers",
-        "OOM": "the layout does not exist" if not plan.memory.roles else "a GPU has less than the peak",
+        "OOM": "a GPU has less than must be live at once" if plan.memory.roles else "the layout does not exist",
         "NOT_APPLICABLE": "the embedded engine uses no GPU memory",
     }[plan.verdict]
     return [*textwrap.wrap(f"{plan.verdict}   {meaning}", width), *textwrap.wrap(_counts(plan), width)]

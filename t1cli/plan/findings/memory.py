@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from t1cli.plan.binding import binding_term
 from t1cli.plan.draft import Draft
 from t1cli.plan.plan import Finding, StageMemory
-from t1cli.plan.what_if import smallest_change
+from t1cli.plan.what_if import smallest_changes
 
 RESIDUAL = "other role's process"
+RESERVE = "allocator reserve"
 # Smaller terms are summed up as the rest.
 SHOWN_GIB = 2.0
 
@@ -19,12 +20,7 @@ def gpu_memory(draft: Draft) -> Iterator[Finding]:
     bad = {role: verdict for role, verdict in draft.memory.verdict_by_role.items() if verdict != "FITS"}
     if not bad:
         return
-    better = smallest_change(draft.spec)
-    fix = (
-        "no single change fits; `--search` lists the layouts that do"
-        if better is None
-        else (f"{better.command_line} (peak {better.peak_gib:.1f} GiB, {better.verdict})")
-    )
+    fix = _fix(draft)
     for role, verdict in bad.items():
         stage = max(draft.memory.plan.roles[role].stages, key=lambda stage: stage.peak_gib)
         term, gib = binding_term(stage.terms)
@@ -38,9 +34,15 @@ def gpu_memory(draft: Draft) -> Iterator[Finding]:
         )
 
 
+def _fix(draft: Draft) -> str:
+    better = smallest_changes(draft.spec, now=draft.memory.verdict)
+    if not better:
+        return "no single change fits; `--search` lists the layouts that do"
+    return "; or ".join(f"{found.command_line} (peak {found.peak_gib:.1f} GiB, {found.verdict})" for found in better)
+
+
 def _sum(draft: Draft, stage: StageMemory) -> str:
     usable = draft.memory.plan.usable_gib
-    over = stage.peak_gib > usable
     terms = sorted(stage.terms.items(), key=lambda item: -item[1])
     shown = [f"{name} {gib:.1f}" for name, gib in terms if gib >= SHOWN_GIB]
     rest = sum(gib for name, gib in terms if gib < SHOWN_GIB and name != RESIDUAL)
@@ -48,8 +50,17 @@ def _sum(draft: Draft, stage: StageMemory) -> str:
         shown = [text for text in shown if not text.startswith(RESIDUAL)]
         shown.append(f"the other, offloaded role's process {residual:.1f}")
     text = " + ".join([*shown, *([f"rest {rest:.1f}"] if rest else [])])
-    versus = f"> {usable:g}" if over else f"≤ {usable:g} < {stage.high_gib:.1f} (upper end of the band)"
-    return f"{text} = {stage.peak_gib:.1f} {versus} GiB"
+    return f"{text} = {stage.peak_gib:.1f} GiB {_against(stage, usable)}"
+
+
+def _against(stage: StageMemory, usable: float) -> str:
+    """The peak beside what a GPU offers; the allocator gives its reserve back before it fails."""
+    reserve = stage.terms.get(RESERVE, 0.0)
+    if stage.peak_gib <= usable:
+        return f"≤ {usable:g} < {stage.high_gib:.1f}, the upper end of the band"
+    if stage.peak_gib - reserve <= usable:
+        return f"> {usable:g}, of which the allocator can give back {reserve:.1f}"
+    return f"> {usable:g}"
 
 
 def _logits(draft: Draft, gib: float) -> str:

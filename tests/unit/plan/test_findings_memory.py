@@ -9,7 +9,7 @@ def test_M1_the_56_gpu_layout_dies_in_the_critic_too(plan_of, findings_of):
     assert plan_of(CRASH).verdict == "OOM"
     (found,) = findings_of("M1", CRASH)
     assert found.severity == "error" and "critic" in found.message
-    assert "the other, offloaded role's process" in found.message and "> 95 GiB" in found.message
+    assert "the other, offloaded role's process" in found.message and "GiB > 95" in found.message
     states = plan_of(CRASH).memory.roles["critic"].stages
     assert [round(sum(s.terms[name] for name in ("weights", "gradients", "optimizer")), 1) for s in states] == [
         77.1,
@@ -17,10 +17,14 @@ def test_M1_the_56_gpu_layout_dies_in_the_critic_too(plan_of, findings_of):
     ]
 
 
-def test_M1_the_proposed_change_really_fits(findings_of, plan_of):
+def test_M1_every_proposed_change_does_what_it_says(findings_of, plan_of):
     (found,) = findings_of("M1", CRASH)
-    settings = found.fix.split(" (peak")[0].removeprefix("--set ").split(" --set ")
-    assert plan_of(CRASH, *settings).verdict == "FITS"
+    for proposal in found.fix.split("; or "):
+        command, _, promise = proposal.partition(" (peak ")
+        plan = plan_of(CRASH, *command.removeprefix("--set ").split(" --set "))
+        peak = max(stage.peak_gib for role in plan.memory.roles.values() for stage in role.stages)
+        assert promise == f"{peak:.1f} GiB, {plan.verdict})" and plan.verdict != "OOM"
+    assert "FITS" in found.fix
 
 
 def test_M2_logits_bind_at_CP2_and_CP4_is_proposed(findings_of, plan_of):
@@ -29,7 +33,7 @@ def test_M2_logits_bind_at_CP2_and_CP4_is_proposed(findings_of, plan_of):
     assert found.severity == "error" and "logits, 29.8 GiB" in found.message
     assert "6 B × 43,008 tokens at CP 2 × 248,320/TP 2" in found.message
     assert found.fix.startswith("--set topology.cp=4 ")
-    assert findings_of("M2", T1, *wall, "topology.cp=4") == []
+    assert all(found.severity == "warning" for found in findings_of("M2", T1, *wall, "topology.cp=4"))
     last = plan_of(T1, *wall, "topology.cp=4").memory.roles["actor"].stages[-1]
     assert round(last.terms["logits"], 2) == 14.92
 
