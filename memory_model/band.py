@@ -40,7 +40,7 @@ WEIGHTS: Mapping[str, float] = {
     "offload": 1.0,
     "fp8": 2.0,
     "graphs_or_flex": 2.0,
-    "reading": 1.5,
+    "reading": 5.0,
 }
 SIZE_WEIGHT = 0.5
 """Per doubling of the estimate."""

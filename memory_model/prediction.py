@@ -41,11 +41,6 @@ class StagePrediction:
     terms: Mapping[str, float]
 
     @property
-    def needed_gib(self) -> float:
-        """The largest peak without the allocator's reserve."""
-        return max(phase.peak_gib - phase.terms.get("allocator reserve", 0.0) for phase in self.phases)
-
-    @property
     def allocated_gib(self) -> float:
         """The largest allocated peak over all phases."""
         return max(phase.allocated_gib for phase in self.phases)
@@ -99,10 +94,7 @@ class Prediction:
 
     @property
     def verdict(self) -> Verdict:
-        """OOM when live tensors and what lies outside the allocator exceed the device; TIGHT when the band does.
-
-        The allocator gives its reserve back before it fails, so the reserve alone makes nothing OOM.
-        """
-        if max(stage.needed_gib for stage in self.stages) > self.usable_gib:
+        """OOM when the estimate exceeds the device, TIGHT when the band does, FITS otherwise."""
+        if self.peak_gib > self.usable_gib:
             return "OOM"
         return "TIGHT" if self.high_gib > self.usable_gib else "FITS"
