@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory_model import Layout, Workload, stages
+from memory_model.host import ENGINE_GIB, PROCESS_GIB
 from memory_model.terms.optimizer import host_optimizer_bytes, optimizer_bytes
 from memory_model.terms.weights import WEIGHT_BYTES, LocalCounts, local_counts
 from t1cli.plan.memory_inputs import architecture_of, layout_of, roles_of, workload_of
@@ -12,9 +13,8 @@ from t1cli.spec.experiment import ExperimentSpec
 
 GIB = 2**30
 
-# Assumed, no public reading isolates them: one trainer or engine process (CUDA driver and libraries, Python, pinned
-# staging buffers), and Ray's daemons with the driver on the head node.
-PROCESS_GIB, RAY_GIB = 4.0, 8.0
+# Assumed, no public reading isolates it: Ray's daemons and the driver on the head node.
+RAY_GIB = 8.0
 
 
 def slime_host_terms(spec: ExperimentSpec, *, topology: Topology, schedule: Schedule) -> dict[str, float]:
@@ -26,7 +26,7 @@ def slime_host_terms(spec: ExperimentSpec, *, topology: Topology, schedule: Sche
     engines = per_node if spec.topology.colocated else max(0, spec.hardware.gpus_per_node - per_node)
     return terms | {
         "routing_rows": schedule.routing_bytes_per_step * _batches_alive(spec) / GIB,
-        "processes": (per_node * len(roles_of(spec)) + engines) * PROCESS_GIB + RAY_GIB,
+        "processes": per_node * len(roles_of(spec)) * PROCESS_GIB + engines * ENGINE_GIB + RAY_GIB,
     }
 
 

@@ -19,6 +19,7 @@ from memory_model import (
     why_impossible,
 )
 from memory_model.architecture import layer_kinds
+from memory_model.band import known_residuals
 from memory_model.parameters import layer_parameters, mtp_parameters
 from memory_model.waste import largest_ep
 from t1cli.plan.deltanet import deltanet_working_set_gib
@@ -132,4 +133,4 @@ def _stage(stage: StagePrediction) -> StageMemory:
 
 def _band(prediction: Prediction) -> str:
     low, high = prediction.band
-    return f"band {low - 1:+.0%} to {high - 1:+.0%}"
+    return f"band {low - 1:+.0%} to {high - 1:+.0%} from the nearest in kind of {len(known_residuals())} measured cases"

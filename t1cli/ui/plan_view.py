@@ -29,7 +29,7 @@ def print_plan(plan: Plan, *, exit_code: ExitCode) -> None:
 def plan_lines(plan: Plan, *, width: int, exit_code: ExitCode) -> list[str]:
     """The text of a plan, no line wider than `width` except what cannot be broken."""
     lines = [_apart(f"{plan.name}   {plan.title}", f"plan {plan.digest}", width), ""]
-    lines += [*_memory(plan), *_rows(plan, width), ""]
+    lines += [*_memory(plan, width), *_rows(plan, width), ""]
     for finding in plan.findings:
         lines += _finding(finding, width)
     lines += [""] if plan.findings else []
@@ -48,17 +48,18 @@ def _apart(left: str, right: str, width: int) -> str:
     return f"{left}{' ' * gap}{right}" if gap >= 2 else f"{left}\n{right:>{width}}"
 
 
-def _memory(plan: Plan) -> Iterator[str]:
+def _memory(plan: Plan, width: int) -> Iterator[str]:
     if not plan.memory.roles:
         return
     yield f"  {'stage':<10}{'peak GiB':>8}{'low-high':>13}{'used':>6}{'states':>8}  worst phase, binding term"
     for role, memory in plan.memory.roles.items():
         for stage in memory.stages:
             yield _stage(role, stage, plan.memory.usable_gib)
-    yield (
-        f"  of {plan.memory.usable_gib:g} GiB usable per GPU; {plan.memory.band}; "
-        f"{plan.memory.tokens_per_micro_batch:,} tokens a rank"
+    basis = (
+        f"of {plan.memory.usable_gib:g} GiB usable per GPU; {plan.memory.tokens_per_micro_batch:,} tokens a rank; "
+        f"{plan.memory.band}"
     )
+    yield from textwrap.wrap(basis, width, initial_indent="  ", subsequent_indent="  ")
     yield ""
 
 
