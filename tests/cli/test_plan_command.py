@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from t1cli.cli.app import app
+from t1cli.spec.load import load_experiment
 from t1cli.spec.locate import experiments_dir
 
 T1 = "t1-strategy15k"
@@ -110,3 +111,14 @@ def test_planning_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_diff_against_a_run_directory_has_values_too(tmp_path: Path) -> None:
+    run = tmp_path / "attempt_1"
+    run.mkdir()
+    (run / "plan.json").write_text(t1(T1, "--json").stdout)
+    resolved = load_experiment(Path(T1)).spec.model_dump(mode="json")
+    (run / "spec.resolved.yaml").write_text(json.dumps(resolved))
+    diff = answer(T1, "--set", "rollout.num_rollouts=7", "--diff", str(run))[1]
+    assert [change["key"] for change in diff["spec"]] == ["rollout.num_rollouts"]
+    assert diff["spec"][0]["old"] == 112
