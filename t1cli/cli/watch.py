@@ -39,7 +39,7 @@ def command(
 
 
 def _run_text(session: Session, replay: bool, interval: float, allow_stop: bool) -> int:
-    from t1cli.ui.watch_view import Lines, print_alert, print_blind, print_result
+    from t1cli.ui.watch_view import Lines, print_alert, print_blind, print_result, print_start
     from t1cli.watch.stop import StopAction
 
     lines = Lines(session.opened.total_rollouts)
@@ -55,6 +55,7 @@ def _run_text(session: Session, replay: bool, interval: float, allow_stop: bool)
             print_alert(raised)
             stop.consider(raised)
 
+        print_start(session.opened.name, session.packs, living=session.opened.run is not None)
         listener.row, listener.alert = lines.row, alarm
         result = session.follow(interval_seconds=interval)
         lines.close(session.engine.history)

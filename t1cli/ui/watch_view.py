@@ -21,23 +21,33 @@ SHOWN = (
 
 
 class Lines:
-    """Prints one line per rollout, when the row that closes it has arrived."""
+    """Prints one line per rollout, in order, as soon as its training step has been logged too."""
 
     def __init__(self, total_rollouts: int | None) -> None:
         self._total = total_rollouts
-        self._current: int | None = None
+        self._open: dict[int, set[str]] = {}
+        self._printed: int = -1
 
     def row(self, row: Row, history: History) -> None:
-        """A row has been taken in: print the step before it when it belongs to a new one."""
-        if self._current is not None and row.step != self._current:
-            self._print(self._current, history)
-        self._current = row.step
+        """A row has been taken in. A step is printed when both axes have it, or when later ones are complete."""
+        if row.step <= self._printed and any(name.startswith("rollout/") for name in row.values):
+            self._printed = row.step - 1  # a resumed run does its last rollouts again
+        if row.step <= self._printed:
+            return
+        self._open.setdefault(row.step, set()).update(name.split("/", 1)[0] for name in row.values)
+        if {"rollout", "train"} <= self._open[row.step]:
+            self._print_up_to(row.step, history)
 
     def close(self, history: History) -> None:
-        """Print the last step."""
-        if self._current is not None:
-            self._print(self._current, history)
-            self._current = None
+        """Print what is left."""
+        if self._open:
+            self._print_up_to(max(self._open), history)
+
+    def _print_up_to(self, last: int, history: History) -> None:
+        for step in sorted(step for step in self._open if step <= last):
+            del self._open[step]
+            self._print(step, history)
+            self._printed = step
 
     def _print(self, step: int, history: History) -> None:
         of = f"/{self._total}" if self._total else ""
@@ -67,6 +77,13 @@ def print_alert(alert: Alert) -> None:
         console.print(f"  hint: {alert.advice}")
 
 
+def print_start(name: str, packs: tuple[str, ...], *, living: bool) -> None:
+    """What is being watched, on stderr, before the first row arrives."""
+    aside().print(f"watching {name} with {', '.join(packs)}")
+    if living:
+        aside().print("Ctrl-C ends the watching, not the run")
+
+
 def print_blind(reason: str, seconds: float) -> None:
     """The source cannot be read: that is its own trouble, never `ok`."""
     aside().print(f"blind for {seconds:.0f} s: {reason}")
@@ -89,4 +106,7 @@ def print_result(result: WatchResult) -> None:
     if result.stop is not None:
         saved = "" if result.stop.gpu_hours_saved is None else f", {result.stop.gpu_hours_saved:.1f} GPU-hours saved"
         console.print(f"stop: {result.stop.rule} at rollout {result.stop.step + 1}{saved}")
+    if result.run_state is not None:
+        detail = f": {result.run_detail}" if result.run_detail else ""
+        console.print(f"run {result.run_state} after {result.last_step + 1} rollouts{detail}")
     console.print("healthy" if result.healthy else "NOT healthy")

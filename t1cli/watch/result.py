@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from t1cli.launch.run_state import RunState, Standing
 from t1cli.watch.engine import Engine, RuleState
 
 FORMAT_VERSION = 1
@@ -55,11 +56,15 @@ class WatchResult:
     stop: Stop | None
     bindings: dict[str, str | None]
     """Metric of a rule to the name it was found under; None when the run does not log it."""
+    run_state: str | None = None
+    """State of the run behind the source, such as `finished` or `failed`; None for a mere file."""
+    run_detail: str = ""
 
     @property
     def healthy(self) -> bool:
-        """No rule of severity warning or stop has fired."""
-        return not any(rule.fired_at and rule.severity != "notice" for rule in self.rules)
+        """No rule of severity warning or stop has fired, and the run has not died."""
+        died = self.run_state in (RunState.FAILED, RunState.DEAD)
+        return not died and not any(rule.fired_at and rule.severity != "notice" for rule in self.rules)
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object with `format_version` first."""
@@ -69,7 +74,9 @@ class WatchResult:
         return {"format_version": FORMAT_VERSION, "healthy": self.healthy, **found}
 
 
-def summarize(engine: Engine, name: str, *, times: dict[int, float], gpus: float) -> WatchResult:
+def summarize(
+    engine: Engine, name: str, *, times: dict[int, float], gpus: float, run: Standing | None = None
+) -> WatchResult:
     """Freeze an engine's state. `times` maps a step to Unix seconds, for hours and GPU-hours."""
     rules = tuple(_rule(state) for state in engine.rules)
     diagnoses = tuple(
@@ -79,7 +86,16 @@ def summarize(engine: Engine, name: str, *, times: dict[int, float], gpus: float
     )
     metrics = dict.fromkeys(state.rule.metric for state in engine.rules)
     bindings = {metric: metric if engine.history.get(metric) is not None else None for metric in metrics}
-    return WatchResult(name, engine.history.last_step, rules, diagnoses, _stop(rules, times, gpus), bindings)
+    return WatchResult(
+        name,
+        engine.history.last_step,
+        rules,
+        diagnoses,
+        _stop(rules, times, gpus),
+        bindings,
+        run_state=str(run.state) if run else None,
+        run_detail=run.detail if run else "",
+    )
 
 
 def _rule(state: RuleState) -> RuleResult:

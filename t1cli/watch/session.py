@@ -43,9 +43,9 @@ class Session:
     listener: Listener = field(default_factory=Listener)
 
     def __post_init__(self) -> None:
-        names = tuple(self.rule_packs) or self.opened.packs or DEFAULT_PACKS
+        self.packs = tuple(self.rule_packs) or self.opened.packs or DEFAULT_PACKS
         self.engine = Engine(
-            load_packs(names),
+            load_packs(self.packs),
             variables=self.opened.variables,
             window_scale=self.opened.window_scale,
             protect=self.opened.protect if self.opened.run is not None else 0,
@@ -88,7 +88,7 @@ class Session:
 
     def result(self) -> WatchResult:
         """What is known so far."""
-        return summarize(self.engine, self.opened.name, times=self._times, gpus=self.gpus)
+        return summarize(self.engine, self.opened.name, times=self._times, gpus=self.gpus, run=self.opened.run_end())
 
     def _feed(self, rows: Sequence[Row]) -> None:
         for row in rows:

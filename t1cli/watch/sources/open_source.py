@@ -12,6 +12,7 @@ from t1cli.launch.attempts import find_run
 from t1cli.launch.json_files import read_json
 from t1cli.launch.lock import runs_now
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.run_state import RunState, Standing, standing
 from t1cli.watch.sources.csv_file import CsvFile
 from t1cli.watch.sources.metrics_file import MetricsFile
 from t1cli.watch.sources.source import Source
@@ -29,6 +30,10 @@ class Opened:
     protect: int = 0
     variables: Mapping[str, float] = field(default_factory=dict)
     total_rollouts: int | None = None
+
+    def run_end(self) -> Standing | None:
+        """How the run behind the source stands; None for a mere file."""
+        return None if self.run is None else standing(self.run)
 
 
 def open_source(argument: str, runs_dir: Path) -> Opened:
@@ -49,7 +54,11 @@ def _open_run(run: RunDirectory) -> Opened:
     batch, samples = int(rollout.get("batch_size", 1)), int(rollout.get("samples_per_prompt", 1))
     fallback = _block(_block(spec, "reward"), "fallback")
     return Opened(
-        MetricsFile(run.metrics_jsonl, is_finished=lambda: not runs_now(run)),
+        MetricsFile(
+            run.metrics_jsonl,
+            steps_per_rollout=int(_block(spec, "algorithm").get("steps_per_rollout", 1)),
+            is_finished=lambda: _has_ended(run),
+        ),
         name=f"{run.name}/attempt_{run.attempt}",
         run=run,
         packs=tuple(watch.get("packs", ())),
@@ -63,6 +72,11 @@ def _open_run(run: RunDirectory) -> Opened:
         },
         total_rollouts=rollout.get("num_rollouts"),
     )
+
+
+def _has_ended(run: RunDirectory) -> bool:
+    """Cheap while it runs here; a run on another machine has ended when its events say so."""
+    return not runs_now(run) and standing(run).state not in (RunState.RUNNING, RunState.UNKNOWN)
 
 
 def _resolved_spec(run: RunDirectory) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""`t1 watch RUN` beside a living run: one line per rollout to its end, exit codes, Ctrl-C, no terminal needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from t1cli.launch.events import EventKind, EventWriter
+from t1cli.launch.json_files import write_text
+from t1cli.launch.lock import take
+from t1cli.launch.metric_names import CHECK_RATE, EXPLAINED_VARIANCE, LOGPROB_GAP, REWARD
+from t1cli.launch.metrics_writer import MetricsWriter
+from t1cli.launch.process_identity import ProcessIdentity
+from t1cli.launch.run_directory import RunDirectory
+
+SPEC = """
+rollout: {num_rollouts: 6, batch_size: 16, samples_per_prompt: 1}
+checkpoint: {every_rollouts: 2}
+watch: {packs: [slime-ppo, terminal, invariants]}
+"""
+
+
+class SyntheticRun:
+    """A run directory whose owner is a real process of its own."""
+
+    def __init__(self, runs: Path) -> None:
+        self.run = RunDirectory(runs / "quickstart" / "attempt_1")
+        self.run.path.mkdir(parents=True)
+        write_text(self.run.spec_yaml, SPEC)
+        self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        take(self.run, stop_command="t1 launch --stop", owner=ProcessIdentity.of(self.process.pid))
+        self._metrics = MetricsWriter(self.run.metrics_jsonl)
+        self._events = EventWriter(self.run.events_jsonl)
+        self._events.write(EventKind.LAUNCHED, session=1, pid=self.process.pid, resumed=False)
+
+    def rollout(self, rollout_id: int, *, lost: float = 0.0) -> None:
+        """What one rollout of the embedded engine logs, in its order."""
+        values = {REWARD: 0.1, CHECK_RATE: 0.8, "terminal/non_trainable_ratio": lost, "perf/rollout_time": 3.0}
+        self._metrics.rollout(rollout_id, values)
+        self._metrics.train(rollout_id, {EXPLAINED_VARIANCE: 0.2, LOGPROB_GAP: 0.002, "train/grad_norm": 0.5})
+
+    def end(self, outcome: str | None = "finished") -> None:
+        """The run ends; None means that it is killed without a last word."""
+        if outcome is not None:
+            self._events.write(EventKind.ENDED, outcome=outcome, detail="")
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[SyntheticRun]:
+    made = SyntheticRun(tmp_path / "runs")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the real command without a terminal."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        command = [str(Path(sys.executable).with_name("t1")), "watch", "quickstart", "--interval", "0.05", *options]
+        environment = {**os.environ, "T1_RUNS_DIR": str(tmp_path / "runs")}
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_follows_a_living_run_to_its_end_one_line_per_rollout(
+    run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]]
+) -> None:
+    run.rollout(0)
+    process = watch()
+    assert line(process).startswith("rollout 1/6  reward 0.100  checks 0.80  EV +0.20  gap 0.0020  lost 0%")
+    for rollout in range(1, 6):
+        run.rollout(rollout)
+        # The line of a rollout is there before the next rollout begins.
+        assert line(process).startswith(f"rollout {rollout + 1}/6 ")
+    run.end()
+    rest, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert rest.splitlines()[-2:] == ["run finished after 6 rollouts", "healthy"]
+    assert "\x1b" not in rest
+
+
+def test_a_starved_run_is_not_healthy(run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]]) -> None:
+    for rollout in range(6):
+        run.rollout(rollout, lost=0.8)
+    run.end()
+    process = watch()
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "first-rollouts-starved" in text
+
+
+def test_a_run_that_died_is_not_healthy(run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]]) -> None:
+    run.rollout(0)
+    run.end(None)
+    text, _ = watch().communicate(timeout=30)
+    assert "run dead after 1 rollouts: its process ended without a last word" in text
+    assert text.splitlines()[-1] == "NOT healthy"
+
+
+def test_interrupting_the_watcher_leaves_the_run_alone(
+    run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]]
+) -> None:
+    run.rollout(0)
+    process = watch()
+    line(process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert run.process.poll() is None
+    assert not run.run.stop_request.exists()
+
+
+def test_json_is_one_object_a_line_until_the_end(
+    run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]]
+) -> None:
+    run.rollout(0)
+    process = watch("--json")
+    first = json.loads(line(process))
+    assert (first["format_version"], first["kind"], first["step"]) == (1, "row", 0)
+    run.end()
+    rest, _ = process.communicate(timeout=30)
+    objects = [json.loads(text) for text in rest.splitlines()]
+    assert objects[-1]["kind"] == "end"
+    assert objects[-1]["healthy"] is True
+    assert process.returncode == 0
