@@ -47,8 +47,8 @@ class StepReport:
     tokens: int
     loss: float
     """Mean negative log-likelihood of a reply token."""
-    reply_probability: float
-    """Mean probability that a whole reply is sampled exactly as the canonical one, given the replies before it."""
+    command_probability: float
+    """Mean probability that a command is sampled exactly as the canonical one, given the commands before it."""
 
 
 def example(task: GeneratedTask, template: TinyChatTemplate) -> Example:
@@ -90,7 +90,7 @@ def _step(
         total = (nll * (reply > 0)).sum() / said
         total.backward()  # type: ignore[no-untyped-call]
         loss, tokens = loss + total.item(), tokens + nll.numel()
-        probabilities += _reply_probabilities(nll.detach(), reply)
+        probabilities += _command_probabilities(nll.detach(), reply)
     torch.nn.utils.clip_grad_norm_(model.parameters(), settings.grad_clip)
     optimizer.step()
     return StepReport(step, tokens, loss, sum(probabilities) / len(probabilities))
@@ -106,9 +106,11 @@ def _negative_log_likelihood(model: TinyMoE, part: Sequence[Example]) -> tuple[T
     return nll, reply[:, 1:]
 
 
-def _reply_probabilities(nll: Tensor, reply: Tensor) -> list[float]:
+def _command_probabilities(nll: Tensor, reply: Tensor) -> list[float]:
     sums = torch.zeros(len(nll), int(reply.max()) + 1).scatter_add_(1, reply, nll)
     present = torch.zeros_like(sums).scatter_(1, reply, 1.0).bool()
     present[:, 0] = False
+    # The last reply says done, which is learned at once and would hide what the commands are like.
+    present.scatter_(1, reply.amax(dim=1, keepdim=True), False)
     probabilities: list[float] = sums[present].neg().exp().tolist()
     return probabilities

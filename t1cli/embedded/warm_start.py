@@ -37,7 +37,7 @@ GOAL = 0.45
 ACCEPTED = (0.30, 0.65)
 MEASURED_TASKS = 60
 EASY_UNTIL = 0.5
-"""Reply probability on one-step tasks at which the other difficulties join."""
+"""Command probability on one-step tasks at which the other difficulties join."""
 MEASURE_EVERY = 5
 MAX_STEPS = 600
 _STREAM_SEEDS = 1_000_003
@@ -99,16 +99,16 @@ def save_bf16(path: Path, model: TinyMoE) -> None:
 
 
 def _learn(reports: Iterator[StepReport], lesson: Lesson, measure: Callable[[int], float]) -> tuple[StepReport, float]:
-    """Step until a measured rate passes the goal; measuring begins when single replies are good enough for it."""
+    """Step until a measured rate passes the goal; measuring begins when single commands are good enough for it."""
     last_measured = 0
     for report in reports:
         if report.step % 10 == 0:
-            _say(f"step {report.step}: loss {report.loss:.3f}, reply probability {report.reply_probability:.2f}")
+            _say(f"step {report.step}: loss {report.loss:.3f}, command probability {report.command_probability:.2f}")
         if report.step >= MAX_STEPS:
             break
         if lesson.easy:
-            lesson.easy = report.reply_probability < EASY_UNTIL
-        elif report.reply_probability > GOAL and report.step - last_measured >= MEASURE_EVERY:
+            lesson.easy = report.command_probability < EASY_UNTIL
+        elif report.command_probability > GOAL and report.step - last_measured >= MEASURE_EVERY:
             last_measured, rate = report.step, measure(report.step)
             _say(f"step {report.step}: check rate {rate:.3f} sampled on {MEASURED_TASKS} fresh tasks")
             if rate > GOAL:

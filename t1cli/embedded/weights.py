@@ -24,6 +24,7 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], config: TinyMoEConfi
     header = {"config": json.dumps(asdict(config)), "tokenizer": tokenizer().fingerprint}
     aside = path.with_name(f".{path.name}.writing")
     save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, aside, metadata=header)
+    aside.chmod(0o644)
     aside.replace(path)
 
 
