@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from memory_model.cached_hash import CachedHash
+
 LayerKind = Literal["dense", "moe", "gdn_dense", "gdn_moe"]
 
 
@@ -58,8 +60,10 @@ class Vision:
 
 
 @dataclass(frozen=True)
-class Architecture:
+class Architecture(CachedHash):
     """The shape of the network; parameter counts are in `memory_model.parameters`."""
+
+    __hash__ = CachedHash.__hash__
 
     hidden_size: int
     num_hidden_layers: int

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from memory_model.architecture import Architecture
+from memory_model.cached_hash import CachedHash
 
 VOCAB_MULTIPLE = 128
 """Megatron's default `--make-vocab-size-divisible-by`; the padding unit is this times tp."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(CachedHash):
     """Megatron's axes. `world` counts the GPUs of one role; dp and edp follow from it.
 
     Dense:   world = tp x pp x cp x dp.      Experts: world = pp x ep x etp x edp.
     """
+
+    __hash__ = CachedHash.__hash__
 
     world: int
     tp: int = 1
@@ -60,8 +63,10 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stage(CachedHash):
     """What one pipeline stage holds: layer ranges of its chunks in model order, and the ends of the model."""
+
+    __hash__ = CachedHash.__hash__
 
     index: int
     layers: tuple[int, ...]

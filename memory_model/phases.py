@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memory_model.terms import activations, buffers, gradients, logits, lora, optimizer, weights
+from memory_model.prediction import TRAIN_BACKWARD, TRAIN_FORWARD
+from memory_model.terms import activations, buffers, gradients, logits, lora, optimizer, rollout, weights
 from memory_model.terms.term import Situation
 
 Terms = dict[str, float]
@@ -39,20 +40,17 @@ def phases(at: Situation) -> dict[str, Terms]:
     """Every phase of the role's step as the terms of its worst moment, in bytes."""
     held = states(at)
     act = activations.stage_activations(at)
-    fixed = {
-        "weight-gradient placeholders": buffers.weight_gradient_placeholder_bytes(at),
-        "workspaces": buffers.workspace_bytes(at),
-        "dispatcher buffers": buffers.dispatcher_buffer_bytes(at),
-        "CUDA graph buffers": buffers.cuda_graph_bytes(at),
-    }
-    base = {**held, **fixed}
-    forward_name = "values forward" if at.role == "critic" else "log-probs forward"
-    return {
-        forward_name: _forward_only(at, base, act),
-        "train forward and loss": _loss(at, base, act),
-        "train backward": _backward(at, base, act),
+    base = {**held, **buffers.fixed_buffers(at)}
+    forward = "values forward" if at.role == "critic" else "log-probs forward"
+    found = {
+        forward: _forward_only(at, base, act),
+        TRAIN_FORWARD: _loss(at, base, act),
+        TRAIN_BACKWARD: _backward(at, base, act),
         "optimizer step": {**base, "optimizer step": _step(at)},
     }
+    if at.role == "actor":
+        found["weight push"] = {**base, "gathered weights": rollout.weight_push_bytes(at)}
+    return found
 
 
 def _forward_only(at: Situation, base: Terms, act: activations.StageActivations) -> Terms:

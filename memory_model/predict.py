@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 from memory_model.architecture import Architecture
 from memory_model.band import error_band, traits_of
@@ -11,7 +11,7 @@ from memory_model.device import Device
 from memory_model.layout import Layout, stages
 from memory_model.phases import Terms, phases
 from memory_model.prediction import Phase, Prediction, StagePrediction
-from memory_model.terms.outside import outside_terms
+from memory_model.terms.outside import allocator_reserve, outside_terms
 from memory_model.terms.term import Role, Situation
 from memory_model.units import GIB
 from memory_model.workload import Workload
@@ -39,29 +39,23 @@ def predict(
     if band is None:
         peak = max(stage.peak_gib for stage in built)
         band = error_band(traits_of(arch, layout, workload), peak)
-    banded = tuple(
-        replace(stage, low_gib=stage.peak_gib * band[0], high_gib=stage.peak_gib * band[1]) for stage in built
-    )
-    return Prediction(role, banded, device.usable_gib, band)
+    return Prediction(role, tuple(stage.with_band(band) for stage in built), device.usable_gib, band)
 
 
 def _stage(at: Situation) -> StagePrediction:
-    built = tuple(_phase(name, terms, at) for name, terms in phases(at).items())
+    fixed = outside_terms(at.layout, at.workload, at.coefficients, moe=at.arch.is_moe)
+    built = tuple(_phase(name, terms, at, fixed) for name, terms in phases(at).items())
     worst = max(built, key=lambda phase: phase.peak_gib)
     return StagePrediction(
-        stage=at.stage.index,
-        phases=built,
-        peak_gib=worst.peak_gib,
-        low_gib=worst.peak_gib,
-        high_gib=worst.peak_gib,
-        phase=worst.name,
-        terms=worst.terms,
+        at.stage.index, built, worst.peak_gib, worst.peak_gib, worst.peak_gib, worst.name, worst.terms
     )
 
 
-def _phase(name: str, terms: Terms, at: Situation) -> Phase:
-    coefficients, allocated = at.coefficients, sum(terms.values())
-    outside = outside_terms(at.layout, at.workload, coefficients, allocated=allocated, moe=at.arch.is_moe)
-    everything = {key: value / GIB for key, value in {**terms, **outside}.items() if value > 0}
-    reserved = allocated * coefficients.reserved_over_allocated
-    return Phase(name, everything, allocated / GIB, reserved / GIB, sum(everything.values()))
+def _phase(name: str, terms: Terms, at: Situation, fixed: Mapping[str, float]) -> Phase:
+    allocated = sum(terms.values())
+    everything = {key: value / GIB for key, value in terms.items() if value > 0}
+    everything["allocator reserve"] = allocator_reserve(allocated, at.coefficients) / GIB
+    for key, value in fixed.items():
+        everything[key] = value / GIB
+    reserved = allocated / GIB + everything["allocator reserve"]
+    return Phase(name, everything, allocated / GIB, reserved, sum(everything.values()))

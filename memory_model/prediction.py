@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+TRAIN_FORWARD = "train forward and loss"
+TRAIN_BACKWARD = "train backward"
+
 Verdict = Literal["FITS", "TIGHT", "OOM"]
 
 
@@ -40,6 +43,11 @@ class StagePrediction:
     phase: str
     terms: Mapping[str, float]
 
+    def with_band(self, band: tuple[float, float]) -> StagePrediction:
+        """The same stage with its band as factors on the peak."""
+        low, high = self.peak_gib * band[0], self.peak_gib * band[1]
+        return StagePrediction(self.stage, self.phases, self.peak_gib, low, high, self.phase, self.terms)
+
     @property
     def allocated_gib(self) -> float:
         """The largest allocated peak over all phases."""
@@ -48,7 +56,7 @@ class StagePrediction:
     @property
     def activation_growth_gib(self) -> float:
         """What a training forward adds to allocated memory: kept activations and the head's output."""
-        terms = self.phases[1].terms
+        terms = next(phase.terms for phase in self.phases if phase.name == TRAIN_FORWARD)
         return sum(terms.get(name, 0.0) for name in ("activations", "logits", "MTP logits", "head"))
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from memory_model.cached_hash import CachedHash
+
 LossKind = Literal["cross_entropy", "native_fused_cross_entropy", "te_cross_entropy", "slime_rl", "t1_rl"]
 GdnForm = Literal["megatron", "slime", "native_cp"]
 Dispatcher = Literal["alltoall", "allgather", "flex"]
@@ -85,8 +87,10 @@ class Kernels:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(CachedHash):
     """One training step of one role. Give either `max_tokens_per_gpu` with `longest_sample_tokens`, or the sequence."""
+
+    __hash__ = CachedHash.__hash__
 
     max_tokens_per_gpu: int = 0
     """slime's cap per context-parallel rank under dynamic packing; 0 when `sequence_tokens` is given."""

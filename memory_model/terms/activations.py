@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from memory_model.architecture import LayerKind, layer_kinds
+from memory_model.architecture import Architecture, LayerKind, layer_kinds
 from memory_model.coefficients import Coefficients
+from memory_model.layout import Stage
 from memory_model.terms import pipeline
 from memory_model.terms.layer import checkpoint_input_bytes, layer_memory
 from memory_model.terms.term import LayerMemory, Situation
@@ -45,18 +47,23 @@ def stage_activations(at: Situation) -> StageActivations:
         pipeline.heaviest(pipeline.kept_at_backward(*where), sizes),
         max((_recomputed(at, chunk, layers) for chunk in chunks), default=0.0),
         max((memory.backward_transient for memory in layers.values()), default=0.0),
-        max((_forward_only(memory) for memory in layers.values()), default=0.0),
+        max((memory.forward_only for memory in layers.values()), default=0.0),
     )
 
 
 def _chunks(at: Situation) -> list[Chunk]:
     """Layer kinds of every chunk of the stage; MTP layers close the last one."""
-    kinds = layer_kinds(at.arch)
-    chunks = [tuple(kinds[layer] for layer in chunk) for chunk in at.stage.chunks]
+    chunks = list(_held_kinds(at.arch, at.stage))
     if at.has_mtp:
         kind: LayerKind = "moe" if at.arch.is_moe else "dense"
         chunks[-1] += (kind,) * at.arch.mtp_num_layers
     return chunks
+
+
+@lru_cache(maxsize=16384)
+def _held_kinds(arch: Architecture, stage: Stage) -> tuple[Chunk, ...]:
+    kinds = layer_kinds(arch)
+    return tuple(tuple(kinds[layer] for layer in chunk) for chunk in stage.chunks)
 
 
 def _scaled(memory: LayerMemory, kind: LayerKind, coefficients: Coefficients) -> LayerMemory:
@@ -78,7 +85,7 @@ def _chunk_bytes(at: Situation, chunk: Chunk, layers: Layers) -> float:
         whole = sum(layers[kind].total for kind in chunk[checkpointed:])
         return whole + checkpointed * checkpoint_input_bytes(at)
     modules = recompute.modules if recompute.kind == "selective" else _NONE
-    return sum(chunk.count(kind) * layers[kind].kept(modules) for kind in dict.fromkeys(chunk))
+    return sum(chunk.count(kind) * layers[kind].kept(modules) for kind in set(chunk))
 
 
 def _recomputed(at: Situation, chunk: Chunk, layers: Layers) -> float:
@@ -96,9 +103,3 @@ def _recomputed(at: Situation, chunk: Chunk, layers: Layers) -> float:
     gone = sum(layers[kind].total for kind in chunk[checkpointed:])
     back = max((layers[kind].total for kind in chunk[:checkpointed]), default=0.0)
     return max(0.0, back - gone)
-
-
-def _forward_only(memory: LayerMemory) -> float:
-    """Without gradients nothing is kept past its use: the larger of two neighbouring pieces, and the transients."""
-    largest = sorted((piece.num_bytes for piece in memory.pieces), reverse=True)[:2]
-    return sum(largest) + memory.forward_transient

@@ -15,6 +15,19 @@ GROUPED_STREAMS = 4
 """Transformer Engine runs grouped GEMMs on four streams, each with a workspace (pytorch/module/base.py)."""
 
 
+def fixed_buffers(at: Situation) -> dict[str, float]:
+    """Everything here that stays allocated from the first step on, by name."""
+    terms = {
+        "weight-gradient placeholders": weight_gradient_placeholder_bytes(at),
+        "workspaces": workspace_bytes(at),
+    }
+    if at.workload.experts.dispatcher == "flex":
+        terms["dispatcher buffers"] = dispatcher_buffer_bytes(at)
+    if at.workload.kernels.cuda_graphs:
+        terms["CUDA graph buffers"] = cuda_graph_bytes(at)
+    return terms
+
+
 def workspace_bytes(at: Situation) -> float:
     """GEMM workspaces that stay allocated for the life of the process."""
     if not at.workload.kernels.transformer_engine:
@@ -30,9 +43,14 @@ def weight_gradient_placeholder_bytes(at: Situation) -> float:
     """
     if not at.workload.kernels.gradient_accumulation_fusion:
         return 0.0
+    return _placeholder_bytes(at.arch, at.layout, tuple(kind for kind, _ in at.kind_counts))
+
+
+@lru_cache(maxsize=65536)
+def _placeholder_bytes(arch: Architecture, layout: Layout, kinds: tuple[LayerKind, ...]) -> float:
     shapes: set[tuple[float, float]] = set()
-    for kind, _ in at.kind_counts:
-        shapes |= linear_shapes(at.arch, at.layout, kind)
+    for kind in kinds:
+        shapes |= linear_shapes(arch, layout, kind)
     return sum(2.0 * rows * columns for rows, columns in shapes)
 
 

@@ -6,9 +6,31 @@ from memory_model.architecture import LayerKind
 from memory_model.terms import attention, deltanet, experts, feedforward
 from memory_model.terms.term import LayerMemory, Piece, Situation
 
+LAYERS_KEPT = 20_000
+_LAYERS: dict[tuple[object, ...], LayerMemory] = {}
+"""Layers already computed; a search asks for the same few thousands of times."""
+
 
 def layer_memory(at: Situation, kind: LayerKind) -> LayerMemory:
-    """What one layer of `kind` keeps and what lives while it runs."""
+    """What one layer of `kind` keeps and what lives while it runs; the same on every stage and for every role."""
+    layout, workload = at.layout, at.workload
+    key = (
+        kind,
+        at.arch,
+        at.tokens,
+        (layout.tp, layout.sp, layout.cp, layout.etp),
+        (workload.experts, workload.kernels, workload.gdn_form, workload.sequence_tokens),
+        at.coefficients,
+    )
+    known = _LAYERS.get(key)
+    if known is None:
+        if len(_LAYERS) > LAYERS_KEPT:
+            _LAYERS.clear()
+        known = _LAYERS[key] = _layer_memory(at, kind)
+    return known
+
+
+def _layer_memory(at: Situation, kind: LayerKind) -> LayerMemory:
     first = deltanet.deltanet_pieces(at) if kind.startswith("gdn") else attention.attention_pieces(at)
     moe = kind.endswith("moe")
     second = experts.expert_pieces(at) if moe else feedforward.feedforward_pieces(at)

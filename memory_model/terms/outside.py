@@ -1,6 +1,9 @@
-"""What lies outside live tensors: allocator reserve, CUDA context, NCCL, the memory saver, the other role."""
+"""What lies outside live tensors: CUDA context, NCCL, the memory saver, the other roles' processes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
 
 from memory_model.coefficients import Coefficients
 from memory_model.layout import Layout
@@ -16,13 +19,16 @@ def communicators(layout: Layout, *, moe: bool) -> int:
     return sum(size > 1 for size in (layout.world, *axes))
 
 
-def outside_terms(
-    layout: Layout, workload: Workload, coefficients: Coefficients, *, allocated: float, moe: bool
-) -> dict[str, float]:
-    """Bytes on the device besides live tensors, by name."""
+def allocator_reserve(allocated: float, coefficients: Coefficients) -> float:
+    """Cached blocks that hold no live tensor."""
+    return allocated * (coefficients.reserved_over_allocated - 1)
+
+
+@lru_cache(maxsize=65536)
+def outside_terms(layout: Layout, workload: Workload, coefficients: Coefficients, *, moe: bool) -> Mapping[str, float]:
+    """Bytes on the device that PyTorch's allocator does not count, by name."""
     c = coefficients
     terms = {
-        "allocator reserve": allocated * (c.reserved_over_allocated - 1),
         "CUDA context and libraries": (c.cuda_context_gib + c.library_handles_gib) * GIB,
         "NCCL communicators": communicators(layout, moe=moe) * c.communicator_gib * GIB,
     }
@@ -33,4 +39,4 @@ def outside_terms(
             terms["other role's process"] = others * c.other_role_residual_gib * GIB
     if c.fixed_extra_gib:
         terms["calibrated constant"] = c.fixed_extra_gib * GIB
-    return terms
+    return {name: size for name, size in terms.items() if size}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from memory_model.architecture import Architecture, LayerKind, layer_kinds
@@ -32,9 +32,7 @@ class Situation:
     @cached_property
     def kind_counts(self) -> tuple[tuple[LayerKind, int], ...]:
         """How many layers of each kind the stage holds."""
-        kinds = layer_kinds(self.arch)
-        held = [kinds[layer] for layer in self.stage.layers]
-        return tuple((kind, held.count(kind)) for kind in dict.fromkeys(held))
+        return _counts(self.arch, self.stage)
 
     @property
     def has_mtp(self) -> bool:
@@ -62,6 +60,13 @@ class Situation:
         return self.layout.padded_vocab(self.arch.vocab_size)
 
 
+@lru_cache(maxsize=16384)
+def _counts(arch: Architecture, stage: Stage) -> tuple[tuple[LayerKind, int], ...]:
+    kinds = layer_kinds(arch)
+    held = [kinds[layer] for layer in stage.layers]
+    return tuple((kind, held.count(kind)) for kind in dict.fromkeys(held))
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Something one layer keeps for its backward pass, and the recompute modules that drop it."""
@@ -71,7 +76,7 @@ class Piece:
     dropped_by: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayerMemory:
     """One transformer layer: what it keeps, and what lives only while it runs, in bytes on one rank."""
 
@@ -81,7 +86,7 @@ class LayerMemory:
     backward_transient: float
     """Live at the worst instant of this layer's backward, beyond the pieces."""
 
-    @property
+    @cached_property
     def total(self) -> float:
         """All kept bytes, before recomputation drops any."""
         return sum(piece.num_bytes for piece in self.pieces)
@@ -89,6 +94,15 @@ class LayerMemory:
     def kept(self, modules: frozenset[str]) -> float:
         """Kept bytes when `modules` are recomputed."""
         return sum(piece.num_bytes for piece in self.pieces if not piece.dropped_by & modules)
+
+    @cached_property
+    def forward_only(self) -> float:
+        """Live set of a pass without gradients: the larger of two neighbouring pieces, and the transients.
+
+        Nothing is kept past its use, so two pieces of the layer at most are alive together.
+        """
+        largest = sorted((piece.num_bytes for piece in self.pieces), reverse=True)[:2]
+        return sum(largest) + self.forward_transient
 
     def scaled(self, factor: float) -> LayerMemory:
         """The same layer with every number times `factor` (a calibrated coefficient)."""
