@@ -60,15 +60,23 @@ def _command_so_far(spec: str, runs_dir: Path | None) -> str:
 
 def _launch(loaded: LoadedSpec, options: LaunchOptions, *, as_json: bool) -> int:
     from t1cli.launch.launch import launch
+    from t1cli.launch.run_directory import RunDirectory
+    from t1cli.launch.run_summary import summarize
     from t1cli.ui.launch_dialogue import JsonDialogue, TextDialogue
+    from t1cli.ui.launch_view import print_next_aside
+    from t1cli.ui.status_view import print_status
 
-    dialogue = JsonDialogue() if as_json else TextDialogue(detached=options.detach)
-    record = launch(loaded, options, dialogue)
-    if not as_json and not options.detach:
-        from t1cli.launch.run_directory import RunDirectory
-        from t1cli.launch.run_summary import summarize
-        from t1cli.ui.status_view import print_status
-
+    if as_json:
+        launch(loaded, options, JsonDialogue())
+        return ExitCode.YES
+    dialogue = TextDialogue(detached=options.detach)
+    try:
+        record = launch(loaded, options, dialogue)
+    except BaseException:
+        if dialogue.run_dir is not None:
+            print_next_aside(summarize(RunDirectory(Path(dialogue.run_dir))))
+        raise
+    if not options.detach:
         print_status(summarize(RunDirectory(Path(record.run_dir))))
     return ExitCode.YES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ def run_to_its_end(run: RunDirectory, body: Callable[[], End], log: CampaignLog)
         events.write(EventKind.ENDED, outcome=outcome, detail="")
     except KeyboardInterrupt:
         events.write(EventKind.ENDED, outcome="interrupted", detail="by a signal")
-        log("interrupted")
+        log.only_log("interrupted")
         raise
     except BaseException as failure:
         # The boundary of a campaign: whatever it was goes on record, then to the caller as it is.
@@ -76,6 +77,10 @@ def log_of(run: RunDirectory, echo: Progress | None = None) -> Iterator[Campaign
 @contextmanager
 def interruptible() -> Iterator[None]:
     """SIGINT and SIGTERM raise KeyboardInterrupt, even where a shell started us with SIGINT ignored."""
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

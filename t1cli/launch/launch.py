@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import next_attempt
+from t1cli.launch.attempts import latest_attempt, next_attempt
 from t1cli.launch.backend import Backend
 from t1cli.launch.gates import (
     Gated,
@@ -21,8 +21,9 @@ from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, Stages
 from t1cli.launch.record import RunRecord
 from t1cli.launch.resume import attempt_to_resume, resume_refusals
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.run_files import grounded_spec, saved_spec, spec_differences
 from t1cli.launch.save_directories import newest_saved_rollout, save_directories
-from t1cli.launch.start import Start
+from t1cli.launch.start import Start, redactor_for
 from t1cli.spec.load import LoadedSpec
 
 
@@ -55,12 +56,21 @@ def _pass_gates(
     after = _gate(options, preflight_refusals(report))
     accepted = tuple(sorted({*before.accepted, *after.accepted}))
     checkpoint = newest_saved_rollout(save_directories(loaded.spec, run)) if options.resume else None
-    return Proposal(run, backend.engine, plan, report, accepted, checkpoint)
+    for unused in sorted(options.accepted - set(accepted)):
+        dialogue.progress(f"--accept {unused}: nothing refused under this ID")
+    return Proposal(run, backend.engine, plan, report, accepted, checkpoint, _changes(loaded, options))
 
 
 def _target(loaded: LoadedSpec, options: LaunchOptions) -> RunDirectory:
     campaign = options.runs_root / loaded.spec.name
     return attempt_to_resume(campaign, loaded)[0] if options.resume else next_attempt(campaign)
+
+
+def _changes(loaded: LoadedSpec, options: LaunchOptions) -> dict[str, tuple[object, object]]:
+    latest = latest_attempt(options.runs_root / loaded.spec.name)
+    before = saved_spec(latest) if latest else {}
+    now = redactor_for(loaded).json(grounded_spec(loaded).model_dump(mode="json"))
+    return spec_differences(before, now) if before else {}
 
 
 def _static(loaded: LoadedSpec, run: RunDirectory, options: LaunchOptions) -> tuple[Refusal, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +41,8 @@ class Proposal:
     accepted: tuple[str, ...]
     resumes_from_rollout: int | None
     """Rollout that comes next after the checkpoint; None without one."""
+    changes: Mapping[str, tuple[object, object]] = field(default_factory=dict)
+    """Dotted keys that differ from the campaign's latest attempt: old and new value."""
 
 
 class Dialogue(Protocol):

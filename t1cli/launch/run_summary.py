@@ -73,6 +73,7 @@ class RunSummary:
     trials_failed: int
     failed_by_cause: Mapping[str, int]
     checkpoints: int
+    """Saves, all roles together."""
     last_checkpoint_rollout: int | None
     next_command: str
 
@@ -103,7 +104,7 @@ def summarize(run: RunDirectory) -> RunSummary:
         phases=_phases(events),
         **_windows(rows),
         **_trials(rows),
-        checkpoints=len(saved),
+        checkpoints=len({event.number("rollout") for event in saved}),
         last_checkpoint_rollout=int(saved[-1].number("rollout")) if saved else None,
         next_command=_next_command(run, now, record),
     )

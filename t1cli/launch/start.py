@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import replace
 
+from t1cli.errors import Refused
 from t1cli.launch.attempts import create_attempt, point_latest
 from t1cli.launch.backend import Backend, Job, Started
 from t1cli.launch.campaign_process import log_of, run_to_its_end
@@ -70,6 +71,11 @@ class Start:
     def _claim(self) -> tuple[RunDirectory, RunRecord]:
         """Lock and directory, taken together: of two launches at the same moment one gets both."""
         campaign = self._options.runs_root / self._loaded.spec.name
+        try:
+            campaign.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            hint = "`--runs-dir` or T1_RUNS_DIR names another place"
+            raise Refused(f"cannot make a run directory: {problem.strerror}", str(campaign), hint) from problem
         with mutex(campaign):
             refuse_if_held(campaign, stop_command=f"{self._options.command} --stop")
             if not self._options.resume:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from typing import Final
 
 from t1cli.launch.proposal import Proposal
 from t1cli.launch.record import RunRecord
@@ -11,12 +12,16 @@ from t1cli.ui.console import answer, aside
 from t1cli.ui.json_view import print_object
 from t1cli.ui.launch_view import print_started, started_object
 
+_CHANGES_SHOWN: Final = 8
+
 
 class TextDialogue:
     """Asks on stderr, so that stdout holds the answer alone."""
 
     def __init__(self, *, detached: bool) -> None:
         self._detached = detached
+        self.run_dir: str | None = None
+        """Directory of the run once it has started."""
 
     def can_ask(self) -> bool:
         """Whether there is a terminal on both sides."""
@@ -31,6 +36,7 @@ class TextDialogue:
 
     def started(self, record: RunRecord) -> None:
         """The run directory, at once."""
+        self.run_dir = record.run_dir
         print_started(record, detached=self._detached)
         answer().file.flush()
 
@@ -59,6 +65,16 @@ class JsonDialogue:
         aside().print(line)
 
 
+def _print_changes(proposal: Proposal) -> None:
+    shown = list(proposal.changes.items())[:_CHANGES_SHOWN]
+    if shown:
+        aside().print(f"~ {len(proposal.changes)} values differ from the latest attempt")
+    for key, (old, new) in shown:
+        aside().print(f"    {key}  {old} → {new}")
+    if len(proposal.changes) > len(shown):
+        aside().print(f"    and {len(proposal.changes) - len(shown)} more")
+
+
 def _print_proposal(proposal: Proposal) -> None:
     console = aside()
     severities = Counter(finding.severity for finding in proposal.plan.findings)
@@ -68,5 +84,6 @@ def _print_proposal(proposal: Proposal) -> None:
     if proposal.accepted:
         console.print(f"accepted   {', '.join(proposal.accepted)}")
     console.print(f"run        {proposal.run.path} on the {proposal.engine} engine")
+    _print_changes(proposal)
     if proposal.resumes_from_rollout is not None:
         console.print(f"resumes    at rollout {proposal.resumes_from_rollout}")

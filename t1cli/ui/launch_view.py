@@ -7,8 +7,9 @@ from typing import Any
 
 from t1cli.launch.dry_run import DryRun
 from t1cli.launch.record import FORMAT_VERSION, RunRecord
+from t1cli.launch.run_summary import RunSummary
 from t1cli.launch.stop import StopAnswer
-from t1cli.ui.console import answer
+from t1cli.ui.console import answer, aside
 
 
 def started_object(record: RunRecord) -> dict[str, Any]:
@@ -32,6 +33,12 @@ def print_started(record: RunRecord, *, detached: bool) -> None:
     console.print(f"✓ run {record.run_dir}   attempt {record.attempt}   {record.engine} {record.job_id}{again}")
     if detached:
         console.print(f"Next: t1 watch {record.run_dir}")
+
+
+def print_next_aside(summary: RunSummary) -> None:
+    """After a run that did not end well: where it stands and the next command, on stderr."""
+    aside().print(f"{summary.name} attempt {summary.attempt} {summary.state} after {summary.rollouts_done} rollouts")
+    aside().print(f"Next: {summary.next_command}")
 
 
 def print_dry_run(found: DryRun) -> None:

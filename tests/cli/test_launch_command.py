@@ -124,7 +124,7 @@ def test_interrupted_is_130(t1: T1, faked: FakeBackend) -> None:
 
     faked.before_rollout = interrupt
     result = t1("launch", "experiments/quickstart", *SHORT, "--yes")
-    assert result.exit_code == 130
+    assert result.exit_code == 130 and "quickstart attempt 1 interrupted after 1 rollouts" in result.stderr
     status = json.loads(t1("status", "quickstart", "--json").stdout)
     assert (status["state"], status["rollouts_done"]) == ("interrupted", 1)
     assert "--resume" in status["next_command"]
@@ -224,3 +224,23 @@ def test_logs_follow_ends_with_the_run(t1: T1, tmp_path: Path) -> None:
     result = t1("logs", "quickstart", "--follow")
     assert result.stdout.splitlines() == ["line 0", "line 1", "line 2", "last without newline"]
     assert writer.wait(timeout=10) == 0 and time.monotonic() - began < 10
+
+
+def test_a_person_sees_what_changed_before_answering(
+    t1: T1, faked: FakeBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    t1("launch", "experiments/quickstart", *SHORT, "--yes")
+    monkeypatch.setattr("t1cli.ui.launch_dialogue.TextDialogue.can_ask", lambda self: True)
+    changed = ("launch", "experiments/quickstart", *SHORT, "--set", "algorithm.actor_learning_rate=2e-4")
+    for typed, attempts in (("n\n", 1), ("", 1), ("y\n", 2)):
+        result = CliRunner().invoke(app, list(changed), input=typed)
+        assert "algorithm.actor_learning_rate  0.0001 → 0.0002" in result.stderr
+        assert "Start it? [y/N]" in result.stderr and "Start it?" not in result.stdout
+        assert result.exit_code == (0 if attempts == 2 else 1)
+        assert len(list((tmp_path / "runs/quickstart").glob("attempt_*"))) == attempts
+
+
+def test_a_place_that_cannot_be_written_is_refused(t1: T1, faked: FakeBackend, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = t1("launch", "experiments/quickstart", "--yes", "--runs-dir", tmp_path / "file")
+    assert result.exit_code == 1 and "cannot make a run directory" in result.stderr
