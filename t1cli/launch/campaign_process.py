@@ -26,21 +26,27 @@ RESUME_OPTION: Final = "--resume"
 
 def detached_main(arguments: Sequence[str], body: Callable[[Job], End]) -> int:
     """`RUN_DIR [--resume]`: take the lock over from the launcher, run `body` to its end, answer with an exit code."""
+    try:
+        _run_detached(RunDirectory(Path(arguments[0])), RESUME_OPTION in arguments[1:], body)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except T1Error as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return error.exit_code
+    except Exception as bug:
+        # The boundary of this process; the traceback stands in the campaign's log.
+        print(f"error: bug in t1: {type(bug).__name__}: {bug}", file=sys.stderr)
+        return ExitCode.BUG
+    return ExitCode.YES
+
+
+def _run_detached(run: RunDirectory, resume: bool, body: Callable[[Job], End]) -> None:
     from t1cli.spec.load import load_experiment
 
-    run = RunDirectory(Path(arguments[0]))
     adopt_lock(run)
-    with log_of(run) as progress:
-        spec = load_experiment(run.spec_yaml).spec
-        job = Job(run, spec, resume=RESUME_OPTION in arguments[1:], detach=False, progress=progress)
-        try:
-            run_to_its_end(run, lambda: body(job), progress)
-        except KeyboardInterrupt:
-            return ExitCode.INTERRUPTED
-        except T1Error as error:
-            print(f"error: {error.message}", file=sys.stderr)
-            return error.exit_code
-    return ExitCode.YES
+    with log_of(run) as log:
+        job = Job(run, load_experiment(run.spec_yaml).spec, resume, detach=False, progress=log)
+        run_to_its_end(run, lambda: body(job), log)
 
 
 def run_to_its_end(run: RunDirectory, body: Callable[[], End], log: CampaignLog) -> None:
