@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
 
@@ -19,6 +20,7 @@ OUTPUT_CAP_BYTES = 256 * 1024
 TIMED_OUT = 124
 
 _READ_BYTES = 65536
+_REAP_SECONDS = 5.0
 
 
 class Capture:
@@ -93,6 +95,35 @@ class OutputPipe:
             capture.add(chunk)
 
 
+def kill_group(pid: int) -> None:
+    """End a command that was started as a group of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def kill_entered_group(pid: int) -> None:
+    """End a command that `pid` (nsenter) waits for inside a sandbox, and leave it to `pid` to reap it.
+
+    If `pid` died first, what it started would be reaped by the host's process 1, which in many containers reaps
+    nothing; the sandbox could then never be taken down.
+    """
+    child = _only_child(pid)
+    try:
+        os.killpg(child if child is not None else pid, signal.SIGKILL)
+        # nsenter stops itself when its child is stopped; it must go on to see its child's end.
+        os.killpg(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        kill_group(pid)
+
+
+def _only_child(pid: int) -> int | None:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
 @dataclass(frozen=True)
 class Invocation:
     """What is executed on the host."""
@@ -100,6 +131,8 @@ class Invocation:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str = "/"
+    end: Callable[[int], None] = kill_group
+    """How the command is killed, given the host pid that was started."""
 
 
 async def run_command(invocation: Invocation, pipe: OutputPipe, *, timeout_seconds: float) -> ExecResult:
@@ -124,7 +157,7 @@ async def run_command(invocation: Invocation, pipe: OutputPipe, *, timeout_secon
         exited = await ended(process.pid, timeout_seconds)
     finally:
         # On every way out, cancellation included: a process that is still there goes with its whole group.
-        status = _reap(process)
+        status = _reap(process, invocation.end)
         pipe.unwatch(capture)
     seconds = time.monotonic() - began
     return ExecResult(capture.text(), status if exited else TIMED_OUT, not exited, seconds)
@@ -153,11 +186,14 @@ async def ended(pid: int, timeout_seconds: float) -> bool:
         os.close(pidfd)
 
 
-def _reap(process: subprocess.Popen[bytes]) -> int:
+def _reap(process: subprocess.Popen[bytes], end: Callable[[int], None]) -> int:
     status = process.poll()
     if status is None:
-        # Not reaped yet, so the group id is still ours.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        status = process.wait()
+        # Not reaped yet, so its number is still ours.
+        end(process.pid)
+        try:
+            status = process.wait(timeout=_REAP_SECONDS)
+        except subprocess.TimeoutExpired:
+            kill_group(process.pid)
+            status = process.wait()
     return 128 - status if status < 0 else status

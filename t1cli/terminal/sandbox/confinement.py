@@ -13,7 +13,7 @@ from pathlib import Path
 from t1cli.spec.sandbox import SandboxLimits
 from t1cli.terminal.sandbox.interpreter import VerifierPython
 
-TOOLS = ("bwrap", "nsenter", "setpriv", "prlimit", "env", "sh")
+TOOLS = ("bwrap", "nsenter", "setsid", "setpriv", "prlimit", "env", "sh")
 """Programs of the host that a bubblewrap sandbox is made of."""
 
 PATH_INSIDE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -60,13 +60,14 @@ class Confinement:
         return (
             *(tool("prlimit"), *limit_arguments(self.limits, processes=True)),
             *self._entrance(init_pid),
-            *("/usr/bin/setpriv", *user, *_WITHOUT_PRIVILEGES),
+            # A session of its own inside: so that it can be killed as a group without its reaper, nsenter.
+            *("/usr/bin/setsid", "/usr/bin/setpriv", *user, *_WITHOUT_PRIVILEGES),
             *(shell(), "-c", 'cd -- "$1" && eval "$2"', "sh", cwd, command),
         )
 
     def trusted(self, init_pid: int, script: str, *arguments: str) -> tuple[str, ...]:
         """The command that runs a script of ours inside, outside the agent's process limit."""
-        return (*self._entrance(init_pid), "/bin/sh", "-c", script, "sh", *arguments)
+        return (*self._entrance(init_pid), "/usr/bin/setsid", "/bin/sh", "-c", script, "sh", *arguments)
 
     def identities(self) -> tuple[str, str]:
         """Content of /etc/passwd and /etc/group inside."""
@@ -95,7 +96,9 @@ class Confinement:
         return (
             *("--size", disk, "--perms", "0755", "--tmpfs", "/", "--ro-bind", "/usr", "/usr"),
             *_usr_links(),
-            *("--proc", "/proc", "--dev", "/dev", "--size", disk, "--perms", "1777", "--tmpfs", "/dev/shm"),
+            # bubblewrap itself covers /proc/sys only where it looks writable, which it is for root only later.
+            *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
+            *("--dev", "/dev", "--size", disk, "--perms", "1777", "--tmpfs", "/dev/shm"),
             *("--remount-ro", "/dev", "--perms", "1777", "--dir", "/tmp", "--dir", "/work"),
             # Apart from the agent's space, so that a full disk is graded like any other end.
             *(

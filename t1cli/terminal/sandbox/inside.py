@@ -43,9 +43,10 @@ class Tree:
             if error.errno == errno.ELOOP:
                 return None
             raise SandboxError(f"cannot read {path} in the sandbox: {error}") from error
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            return None
         with os.fdopen(file, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return None
             content = stream.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise SandboxError(f"{path} in the sandbox is larger than {max_bytes} bytes")
@@ -66,7 +67,8 @@ class Tree:
         parts = _parts(path)
         try:
             with self._directory(parts[:-1], create=True) as parent:
-                _reset(parts[-1], parent, self.user)
+                # A directory of the root may be a mount of its own, and renaming it from the host would detach that.
+                _reset(parts[-1], parent, self.user, in_place=len(parts) == 1)
         except OSError as error:
             raise SandboxError(f"cannot reset {path} in the sandbox: {error}") from error
 
@@ -105,22 +107,23 @@ def _enter(part: str, parent: int, *, create: bool) -> int:
     return os.open(part, _DIRECTORY, dir_fd=parent)
 
 
-def _reset(name: str, parent: int, user: int | None) -> None:
-    try:
-        # Renaming is one step whatever an agent has piled up inside; the sandbox goes away soon anyway.
-        _put_aside(name, parent)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        _empty_mount(name, parent, user)
+def _reset(name: str, parent: int, user: int | None, *, in_place: bool) -> None:
+    if in_place and _is_directory(name, parent):
+        _empty(name, parent, user)
         return
+    # Renaming is one step whatever an agent has piled up inside; the sandbox goes away soon anyway.
+    with contextlib.suppress(FileNotFoundError):
+        _put_aside(name, parent)
     _make_directory(name, parent, user)
 
 
-def _empty_mount(name: str, parent: int, user: int | None) -> None:
-    # A mount point cannot be renamed: what lies in it is put aside entry by entry.
+def _is_directory(name: str, parent: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    return False
+
+
+def _empty(name: str, parent: int, user: int | None) -> None:
     directory = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         os.fchmod(directory, 0o755)

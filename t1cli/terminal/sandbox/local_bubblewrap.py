@@ -14,7 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, run_command
+from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, kill_entered_group, run_command
 from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement, allowed_limits
 from t1cli.terminal.sandbox.inside import Tree
 from t1cli.terminal.sandbox.leases import LeaseBook
@@ -33,8 +33,13 @@ for entry in /proc/[0-9]*; do
   pid=${entry#/proc/}
   [ "$pid" = 1 ] || [ "$pid" = $$ ] || count=$((count + 1))
 done
-kill -9 -1 2>/dev/null
-echo "$count"
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+  kill -9 -1 2>/dev/null
+  set -- /proc/[0-9]*
+  [ $# -le 2 ] && echo "$count" && exit 0
+  sleep "0.0$attempt"
+done
+exit 8
 """
 
 
@@ -67,7 +72,7 @@ class BubblewrapSandbox:
         async with self._lock:
             self._check()
             argv = self._confinement.command(self._holder.init.pid, command, cwd)
-            invocation = Invocation(argv, settings | (env or {}))
+            invocation = Invocation(argv, settings | (env or {}), end=kill_entered_group)
             result = await run_command(invocation, self._holder.pipe, timeout_seconds=timeout_seconds)
             self._check()
         return result
@@ -114,7 +119,7 @@ class BubblewrapSandbox:
             argv = self._confinement.trusted(self._holder.init.pid, _END_ALL, str(self._holder.pid_namespace))
             pipe = OutputPipe()
             try:
-                invocation = Invocation(argv, {"PATH": PATH_INSIDE})
+                invocation = Invocation(argv, {"PATH": PATH_INSIDE}, end=kill_entered_group)
                 result = await run_command(invocation, pipe, timeout_seconds=_END_SECONDS)
             finally:
                 pipe.close()

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+_PF_EXITING = 0x4
+"""Linux, include/linux/sched.h."""
+
 
 @dataclass(frozen=True)
 class ProcessIdentity:
@@ -36,13 +39,15 @@ def this_process() -> ProcessIdentity:
 
 
 def start_of(pid: int) -> str | None:
-    """Start time of a process that has not ended; None for a free pid and for a zombie."""
+    """Start time of a live process; None for a free pid, a zombie, and a process that is exiting."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    # After the command's closing parenthesis, state is field 0 and starttime field 19 (proc(5) fields 3 and 22).
-    return None if fields[0] in "ZX" else f"{fields[19]}@{_boot()}"
+    # After the command's closing parenthesis: state is field 0, flags 6, starttime 19 (proc(5) fields 3, 9 and 22).
+    # A process that is on its way out counts as ended: process 1 kills everything in its namespace on that way.
+    ending = fields[0] in "ZX" or int(fields[6]) & _PF_EXITING
+    return None if ending else f"{fields[19]}@{_boot()}"
 
 
 def kill(process: ProcessIdentity, *, wait_seconds: float = 5.0) -> bool:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
 _LAST_CAPABILITY = 63
 _CAPABILITY_VERSION_3 = 0x20080522
 _NAMESPACES = ("mnt", "ipc", "uts", "net", "pid")
@@ -38,7 +38,9 @@ def main() -> None:
     sys.path.append(sys.argv[2])
     _warm_up()
     requests.send(b"ready")
-    # Children report for themselves; nobody waits for them.
+    # Children report for themselves, and the kernel reaps them; also those inside a sandbox whose parent was killed:
+    # as long as one is left unreaped, that sandbox cannot be taken down.
+    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, 65536, 2)

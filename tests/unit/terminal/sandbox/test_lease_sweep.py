@@ -1,0 +1,143 @@
+"""What a killed owner leaves behind is found by the record alone, and nothing else is ever touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t1cli.terminal.sandbox.leases import Lease, LeaseBook, full_owner, owner_matches, owner_process
+from t1cli.terminal.sandbox.local import bubblewrap_problem
+from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify, kill, this_process
+from t1cli.terminal.sandbox.sweep import sweep_directory
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from t1cli.spec.sandbox import LocalSandbox
+from t1cli.terminal.sandbox.local import LocalProvider
+
+async def main():
+    provider = LocalProvider(LocalSandbox(backend=sys.argv[1]), Path(sys.argv[2]))
+    live = [await provider.create(f"left-{number}", owner="dead-run") for number in range(2)]
+    for sandbox in live:
+        await sandbox.exec(f"setsid sleep {sys.argv[3]}1 & touch mark", timeout_seconds=20)
+    print("ready", flush=True)
+    await asyncio.gather(*(sandbox.exec(f"sleep {sys.argv[3]}2", timeout_seconds=600) for sandbox in live))
+
+asyncio.run(main())
+"""
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def sleepers(tag: str) -> list[int]:
+    """Host processes that run one of the owner's sleeps."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if command in (f"sleep\0{tag}1\0".encode(), f"sleep\0{tag}2\0".encode()):
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "process"])
+def test_sigkill_of_the_owner_leaves_nothing_after_a_sweep(backend: str, tmp_path: Path) -> None:
+    if backend == "bubblewrap" and bubblewrap_problem():
+        pytest.skip(bubblewrap_problem())
+    mounts = Path("/proc/mounts").read_text()
+    tag = str(os.getpid() + 1_000_000 * len(backend))
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, backend, str(tmp_path), tag], stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == b"ready\n"
+    wait_until(lambda: len(sleepers(tag)) == 4)
+    assert sweep_directory(tmp_path) == (), "a live owner's sandboxes are never swept"
+    assert len(sleepers(tag)) == 4
+
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    owner.stdout.close()
+    assert sweep_directory(tmp_path, "another-run") == ()
+    assert sweep_directory(tmp_path, "dead-run") == ("left-0", "left-1")
+    wait_until(lambda: not sleepers(tag))
+    assert sweep_directory(tmp_path, "dead-run") == ()
+    assert not any(process.alive for lease in LeaseBook(tmp_path).leases() for process in lease.processes)
+    assert not list(tmp_path.glob("left-*"))
+    assert Path("/proc/mounts").read_text() == mounts
+
+
+def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
+    innocent = subprocess.Popen(["sleep", "60"])
+    try:
+        book = LeaseBook(tmp_path)
+        book.ask(Lease("old", "run/999999999/1@deadboot"))
+        book.started("old", (ProcessIdentity(innocent.pid, "1@deadboot"),))
+        assert sweep_directory(tmp_path) == ("old",)
+        assert innocent.poll() is None
+        found = identify(innocent.pid)
+        assert found is not None and kill(found)
+        assert innocent.wait(10) == -signal.SIGKILL
+        assert not found.alive and identify(innocent.pid) is None
+    finally:
+        innocent.kill()
+
+
+def test_a_sweep_removes_only_what_lies_directly_in_its_directory(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    directory = tmp_path / "sandboxes"
+    book = LeaseBook(directory)
+    (directory / "linked").symlink_to(outside)
+    with book.path.open("a") as file:
+        for name in ("../outside", "linked"):
+            file.write(f'{{"event": "asked", "name": "{name}", "owner": "run/999999999/1@x", "marker": "none"}}\n')
+        file.write('{"event": "asked", "name": "cut')
+    assert sweep_directory(directory) == ("../outside", "linked")
+    assert outside.is_dir()
+
+
+def test_owners_name_a_process_for_good() -> None:
+    mine = full_owner("run-1")
+    assert owner_process(mine) == this_process() and this_process().alive
+    assert full_owner(mine) == mine
+    assert owner_matches(mine, "run-1") and owner_matches(mine, mine) and not owner_matches(mine, "run")
+    assert owner_process("run-1") is None
+    assert not ProcessIdentity(os.getpid(), "0@0").alive
+
+
+@given(st.lists(st.sampled_from(["asked", "started", "closed", "torn"]), max_size=20))
+def test_the_record_survives_any_order_and_torn_lines(
+    tmp_path_factory: pytest.TempPathFactory, events: list[str]
+) -> None:
+    book = LeaseBook(tmp_path_factory.mktemp("leases"))
+    for event in events:
+        if event == "asked":
+            book.ask(Lease("one", "run"))
+        elif event == "started":
+            book.started("one", (this_process(),))
+        elif event == "closed":
+            book.closed("one")
+        else:
+            with book.path.open("a") as file:
+                file.write('{"event": "closed", "na\n')
+    leases = book.leases()
+    assert bool(leases) == ("asked" in events)
+    last = [event for event in events if event != "torn"]
+    if leases and last[-1] == "closed":
+        assert leases[0].closed
