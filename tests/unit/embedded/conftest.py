@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
@@ -27,6 +28,9 @@ TINY = (
     "trainer.max_tokens_per_gpu=128",
     "algorithm.critic.critic_only_steps=0",
 )
+
+# Two threads that wait for each other on a busy machine take a hundred times longer than one.
+torch.set_num_threads(1)
 
 MakeSpec = Callable[..., ExperimentSpec]
 MakeRows = Callable[..., list[TrainingRow]]
