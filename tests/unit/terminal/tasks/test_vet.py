@@ -1,0 +1,87 @@
+"""Vetting really runs tasks: all of the shipped pool pass, and each way of being broken is named."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t1cli.spec.sandbox import LocalSandbox
+from t1cli.terminal.sandbox.local import LocalProvider
+from t1cli.terminal.tasks.generator import generate, write_harbor
+from t1cli.terminal.tasks.load import load_pool, load_task
+from t1cli.terminal.tasks.vet import VetResult, vet, vet_all
+
+POOL = Path(__file__).parents[4] / "experiments" / "quickstart" / "tasks"
+
+
+def test_the_oracle_passes_every_check_of_every_shipped_task_and_a_no_op_does_not(tmp_path: Path) -> None:
+    tasks = load_pool(POOL)
+    assert len(tasks) >= 60
+
+    async def whole() -> tuple[VetResult, ...]:
+        provider = LocalProvider(LocalSandbox(), tmp_path)
+        try:
+            return await vet_all(tasks, provider)
+        finally:
+            await provider.close()
+
+    results = asyncio.run(whole())
+    assert [result.problems for result in results if not result.ok] == []
+    for task, result in zip(tasks, results, strict=True):
+        assert result.has_ctrf and result.oracle is not None and result.no_op is not None
+        assert result.oracle.passed == result.oracle.total == task.expected_tests
+        assert result.no_op.passed < result.oracle.passed
+
+
+def no_solution(path: Path) -> None:
+    (path / "solution" / "solve.sh").write_text("#!/bin/sh\n")
+
+
+def failing_solution(path: Path) -> None:
+    (path / "solution" / "solve.sh").write_text("#!/bin/sh\necho because\nexit 4\n")
+
+
+def checks_nothing(path: Path) -> None:
+    (path / "tests" / "test_outputs.py").write_text("def test_nothing():\n    pass\n")
+
+
+def broken_import(path: Path) -> None:
+    (path / "tests" / "test_outputs.py").write_text("import nothing_of_that_name\n")
+
+
+def no_report(path: Path) -> None:
+    logs = "${T1_ROOT:-}/logs/verifier"
+    (path / "tests" / "test.sh").write_text(f'#!/bin/sh\ntest -s ../work/*.txt; echo 1 > "{logs}/reward.txt"\n')
+
+
+@pytest.mark.parametrize(
+    ("damage", "messages"),
+    [
+        (no_solution, ("oracle: the verifier says it is not solved (0 of 1",)),
+        (failing_solution, ("oracle: solve.sh ended with 4: because",)),
+        (checks_nothing, ("no-op: doing nothing solves it",)),
+        (broken_import, ("oracle: reward_missing", "no-op: reward_missing")),
+        (no_report, ("oracle: the CTRF report is missing", "no-op: doing nothing solves it")),
+    ],
+)
+def test_a_broken_task_is_named_and_never_raises(
+    damage: Callable[[Path], None], messages: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = write_harbor(generate("write", 1, random.Random(1)), tmp_path / "pool")
+    damage(path)
+
+    async def whole() -> VetResult:
+        provider = LocalProvider(LocalSandbox(), tmp_path / "sandboxes")
+        try:
+            return await vet(load_task(path), provider)
+        finally:
+            await provider.close()
+
+    result = asyncio.run(whole())
+    assert not result.ok
+    for message in messages:
+        assert any(message in problem for problem in result.problems), result.problems
