@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from t1cli.cluster import guard
 from t1cli.errors import CouldNotAsk, T1Error
 
 _OBJECT_STORE_BYTES = 256 * 2**20
+_TEMP_PREFIX = "t1-ray-"
 
 # Unix socket paths are limited to 107 bytes and Ray adds about 75, so the directory lies directly below /tmp.
 _TEMP_ROOT = Path("/tmp") if os.access("/tmp", os.W_OK) else Path(tempfile.gettempdir())
@@ -101,7 +103,7 @@ class LocalCluster:
 
         Raises CouldNotAsk when Ray does not come up.
         """
-        temp_dir = Path(tempfile.mkdtemp(prefix="t1-ray-", dir=_TEMP_ROOT))
+        temp_dir = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=_TEMP_ROOT))
         mark = secrets.token_hex(8)
         record.write_text(json.dumps({"mark": mark, "temp_dir": str(temp_dir)}) + "\n")
         watcher = subprocess.Popen(
@@ -144,11 +146,19 @@ def sweep_cluster(record: Path) -> int:
         mark, temp_dir = str(left["mark"]), Path(left["temp_dir"])
     except (OSError, ValueError, KeyError):
         return 0
-    ended = guard.end_cluster(mark)
-    if temp_dir.name.startswith("t1-ray-"):
-        shutil.rmtree(temp_dir, ignore_errors=True)
+    if not mark or not temp_dir.name.startswith(_TEMP_PREFIX):
+        return 0
+    ended = guard.Cluster(mark, temp_dir).end()
+    shutil.rmtree(temp_dir, ignore_errors=True)
     record.unlink(missing_ok=True)
     return ended
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now; Ray's own default collides with a second cluster on the machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _init_ray(mark: str, temp_dir: Path) -> None:
@@ -164,6 +174,8 @@ def _init_ray(mark: str, temp_dir: Path) -> None:
             num_cpus=os.cpu_count(),
             num_gpus=0,
             include_dashboard=False,
+            dashboard_host="127.0.0.1",
+            dashboard_port=_free_port(),
             object_store_memory=_OBJECT_STORE_BYTES,
             log_to_driver=False,
             logging_level=logging.ERROR,

@@ -88,12 +88,12 @@ class LocalProvider:
     async def _create(self, name: str, owner: str) -> BubblewrapSandbox | ProcessSandbox:
         if name in self._live:
             raise SandboxError(f"a sandbox named {name} is live already")
-        if self.backend == "bubblewrap":
-            self.leases.ask(Lease(name, owner))
-            confinement = _confinement(self.spec.limits, self._python)
-            return await create_bubblewrap(name, confinement, self.leases, self._warm)
+        # On record with its marker first: killed in the middle of a creation, the marker still finds its processes.
         marker = secrets.token_hex(16)
         self.leases.ask(Lease(name, owner, marker))
+        if self.backend == "bubblewrap":
+            confinement = _confinement(self.spec.limits, self._python)
+            return await create_bubblewrap(name, confinement, self.leases, self._warm, marker=marker)
         return create_process_sandbox(name, self.directory, marker, limits=self.spec.limits, leases=self.leases)
 
 

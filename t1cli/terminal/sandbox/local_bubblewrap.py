@@ -18,6 +18,7 @@ from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ende
 from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement, allowed_limits
 from t1cli.terminal.sandbox.inside import Tree
 from t1cli.terminal.sandbox.leases import LeaseBook
+from t1cli.terminal.sandbox.local_process import MARKER
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
 from t1cli.terminal.sandbox.warm_pytest import Entrance, PytestJob, WarmPytest
@@ -191,10 +192,10 @@ class _Holder:
 
 
 async def create_bubblewrap(
-    name: str, confinement: Confinement, leases: LeaseBook, warm: WarmPytest | None = None
+    name: str, confinement: Confinement, leases: LeaseBook, warm: WarmPytest | None = None, *, marker: str = ""
 ) -> BubblewrapSandbox:
-    """A ready sandbox, whose name and owner `leases` already has. Raises SandboxError."""
-    holder, info = _start(confinement)
+    """A ready sandbox, whose name, owner and marker `leases` already has. Raises SandboxError."""
+    holder, info = _start(confinement, marker)
     try:
         with os.fdopen(info, "rb") as stream:
             await _ready(holder)
@@ -213,7 +214,7 @@ async def create_bubblewrap(
     return BubblewrapSandbox(name, confinement, holder, leases, warm)
 
 
-def _start(confinement: Confinement) -> tuple[_Holder, int]:
+def _start(confinement: Confinement, marker: str) -> tuple[_Holder, int]:
     pipe = OutputPipe()
     info_read, info_write = os.pipe2(os.O_CLOEXEC)
     passwd, group = (_memory_file(content) for content in confinement.identities())
@@ -224,7 +225,7 @@ def _start(confinement: Confinement) -> tuple[_Holder, int]:
             stdin=subprocess.DEVNULL,
             stdout=pipe.write,
             stderr=pipe.write,
-            env={"PATH": PATH_INSIDE},
+            env={"PATH": PATH_INSIDE, MARKER: marker},
             cwd="/",
             pass_fds=passed,
             start_new_session=True,

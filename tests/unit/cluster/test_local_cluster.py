@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from t1cli.cluster.guard import MARK, end_cluster, marked_processes
+import psutil
+
+from t1cli.cluster.guard import MARK, Cluster
 from t1cli.cluster.local import sweep_cluster
 
 COUNTER = """
@@ -78,12 +80,29 @@ def test_calls_errors_and_a_clean_end(tmp_path: Path) -> None:
     assert not (tmp_path / "ray.json").exists()
 
 
+def family(pid: int) -> list[psutil.Process]:
+    """A process's living descendants."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def is_gone(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_sigkill_of_the_driver_leaves_no_process_and_no_directory(tmp_path: Path) -> None:
+    """Every descendant, also Ray's agents, which overwrite the environment that they were started with."""
     driver, left = start_driver(tmp_path, "hold")
-    assert len(marked_processes(left["mark"])) >= 4
+    descendants = family(driver.pid)
+    assert len(descendants) >= 6
     driver.send_signal(signal.SIGKILL)
     driver.wait(timeout=10)
-    assert wait_until(lambda: not marked_processes(left["mark"]) and not Path(left["temp_dir"]).exists())
+    assert wait_until(lambda: all(is_gone(process) for process in descendants)), [
+        process.cmdline() for process in descendants if not is_gone(process)
+    ]
+    assert wait_until(lambda: not Path(left["temp_dir"]).exists())
     assert sweep_cluster(tmp_path / "ray.json") == 0
 
 
@@ -93,18 +112,18 @@ def test_sweep_ends_what_even_the_guard_did_not(tmp_path: Path) -> None:
     temp_dir.mkdir()
     record = tmp_path / "ray.json"
     record.write_text(json.dumps({"mark": "abcd", "temp_dir": str(temp_dir)}))
-    survivor = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARK: "abcd"}
-    )
-    stranger = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARK: "abcde"}
-    )
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    marked = subprocess.Popen(sleeping, env={**os.environ, MARK: "abcd"})
+    stranger = subprocess.Popen(sleeping, env={**os.environ, MARK: "abcde"})
+    with (temp_dir / "log").open("w") as log:
+        writing = subprocess.Popen(sleeping, stdout=log)
     try:
-        assert wait_until(lambda: bool(marked_processes("abcd")) and bool(marked_processes("abcde")))
-        assert sweep_cluster(record) == 1
-        assert survivor.wait(timeout=10) == -signal.SIGKILL
+        cluster = Cluster("abcd", temp_dir)
+        assert wait_until(lambda: set(cluster.processes()) == {marked.pid, writing.pid})
+        assert sweep_cluster(record) == 2
+        assert marked.wait(timeout=10) == writing.wait(timeout=10) == -signal.SIGKILL
         assert stranger.poll() is None
         assert not temp_dir.exists() and not record.exists()
     finally:
-        assert end_cluster("abcde") == 1
+        stranger.kill()
         stranger.wait(timeout=10)

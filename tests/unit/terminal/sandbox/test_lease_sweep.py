@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from t1cli.terminal.sandbox.leases import Lease, LeaseBook, full_owner, owner_matches, owner_process
 from t1cli.terminal.sandbox.local import bubblewrap_problem
+from t1cli.terminal.sandbox.local_process import _marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify, kill, this_process
 from t1cli.terminal.sandbox.sweep import sweep_directory
 
@@ -80,6 +81,29 @@ def test_sigkill_of_the_owner_leaves_nothing_after_a_sweep(backend: str, tmp_pat
     assert not any(process.alive for lease in LeaseBook(tmp_path).leases() for process in lease.processes)
     assert not list(tmp_path.glob("left-*"))
     assert Path("/proc/mounts").read_text() == mounts
+
+
+DIES_CREATING = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from t1cli.spec.sandbox import LocalSandbox
+from t1cli.terminal.sandbox.leases import LeaseBook
+from t1cli.terminal.sandbox.local import LocalProvider
+
+LeaseBook.started = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+provider = LocalProvider(LocalSandbox(backend="bubblewrap"), Path(sys.argv[1]))
+asyncio.run(provider.create("half", owner="dead-run"))
+"""
+
+
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason="bubblewrap does not work here")
+def test_an_owner_killed_before_it_could_record_the_processes_leaves_none_either(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", DIES_CREATING, str(tmp_path)], timeout=60)
+    assert dead.returncode == -signal.SIGKILL
+    lease = next(lease for lease in LeaseBook(tmp_path).leases() if lease.name == "half")
+    assert lease.marker and not lease.processes
+    assert "half" in sweep_directory(tmp_path, "dead-run")
+    wait_until(lambda: not list(_marked(lease.marker)))
 
 
 def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
