@@ -90,8 +90,8 @@ from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider
 
-LeaseBook.started = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 provider = LocalProvider(LocalSandbox(backend="bubblewrap"), Path(sys.argv[1]))
+LeaseBook.started = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(provider.create("half", owner="dead-run"))
 """
 
