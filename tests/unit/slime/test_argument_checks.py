@@ -1,0 +1,289 @@
+"""Bad and dangerous argument sets, each found for the right reason."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from t1cli.errors import BadInput
+from t1cli.slime.arguments.check import check_arguments
+from t1cli.slime.arguments.problem import Problem
+from t1cli.slime.arguments.read import read
+from t1cli.slime.arguments.table import known_versions, load_table
+
+GOOD = (
+    "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate --hf-checkpoint /m/hf --ref-load /m/dist "
+    "--save /m/run --save-interval 20 --num-rollout 100 --rollout-batch-size 32 --n-samples-per-prompt 8 "
+    "--global-batch-size 256 --use-dynamic-batch-size --max-tokens-per-gpu 9216 --tensor-model-parallel-size 2 "
+    "--sequence-parallel --num-layers 36 --hidden-size 2560 --num-attention-heads 32 --group-query-attention "
+    "--num-query-groups 8 --kv-channels 128 --advantage-estimator grpo --lr 1e-6 --rollout-num-gpus-per-engine 2"
+)
+APART = GOOD.replace("--colocate", "--rollout-num-gpus 8")
+MOE = GOOD + " --num-experts 64 --expert-model-parallel-size 4 --expert-tensor-parallel-size 1"
+ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+PPO = APART.replace("grpo", "ppo") + " --megatron-config-path /m/roles.yaml"
+
+
+def problems(text: str, **more: Any) -> tuple[Problem, ...]:
+    arguments = read(
+        shlex.split(text),
+        load_table(more.get("version", "0.3.0")),
+        environment=more.get("environment", ENVIRONMENT),
+        asynchronous=more.get("asynchronous", False),
+    )
+    return check_arguments(arguments, more.get("roles"))
+
+
+def roles(actor: dict[str, Any], critic: dict[str, Any]) -> dict[str, Any]:
+    return {"megatron": [{"role": "actor", "overrides": actor}, {"role": "critic", "overrides": critic}]}
+
+
+FINE_ROLES = roles({"save": "/m/run"}, {"save": "/m/critic", "lr": 1e-5})
+
+
+@pytest.mark.parametrize(
+    "text,more",
+    [
+        (GOOD, {}),
+        (APART, {}),
+        (MOE, {}),
+        (PPO, {"roles": FINE_ROLES}),
+        (GOOD, {"version": "0.3.1"}),
+        (PPO + " --keep-old-actor --update-weights-interval 1", {"roles": FINE_ROLES, "asynchronous": True}),
+    ],
+)
+def test_good_arguments_have_no_problem(text: str, more: dict[str, Any]) -> None:
+    assert problems(text, **more) == ()
+
+
+# (what is added to GOOD, or a whole set; words that the message must hold; ID; severity)
+BAD: list[tuple[str, str, str, str]] = [
+    # Unknown, misspelt, removed, unreadable, without effect.
+    ("+ --rollout-batchsize 64", "drops unknown", "T-unknown-argument", "error"),
+    ("+ --use_kl_loss", "no argument of slime", "T-unknown-argument", "error"),
+    ("+ --eps-cli 0.2", "abbreviation", "T-unknown-argument", "error"),
+    ("+ --sglang-dp-attention", "no argument of slime", "T-unknown-argument", "error"),
+    ("+ --my-own-flag 3", "no argument of slime", "T-unknown-argument", "error"),
+    ("+ --sglang-tp-size 2", "slime sets --sglang-tp-size itself", "T-unknown-argument", "error"),
+    ("+ --sglang-enable-return-routed-experts", "itself", "T-unknown-argument", "error"),
+    ("+ --use-critic", "removed", "T-removed-argument", "error"),
+    ("+ --critic-lr 1e-5", "removed", "T-removed-argument", "error"),
+    ("+ --critic-save /m/critic", "removed", "T-removed-argument", "error"),
+    ("+ --critic-load /m/critic", "removed", "T-removed-argument", "error"),
+    ("+ --critic-num-nodes 1", "removed", "T-removed-argument", "error"),
+    ("+ --gamma one", "takes a number, found `one`", "T-unreadable-argument", "error"),
+    ("+ --rollout-seed 1.5", "takes a whole number", "T-unreadable-argument", "error"),
+    ("+ --loss-type ppo_loss", "takes one of", "T-unreadable-argument", "error"),
+    ("+ --save-hf", "needs a value", "T-unreadable-argument", "error"),
+    ("+ --balance-data yes", "belongs to no argument", "T-stray-word", "error"),
+    ("64 " + GOOD, "before the first flag", "T-stray-word", "error"),
+    ("+ --gamma 0.99 0.95", "belongs to no argument", "T-stray-word", "error"),
+    ("+ --eps-clip-c 3.0", "no effect", "T-no-effect", "error"),
+    ("+ --log-probs-max-tokens-per-gpu 8192", "no effect", "T-no-effect", "error"),
+    ("+ --eval-min-new-tokens 4", "no effect", "T-no-effect", "error"),
+    ("+ --eval-max-context-len 8192", "no effect", "T-no-effect", "error"),
+    ("+ --http-proxy http://proxy", "no effect", "T-no-effect", "error"),
+    ("+ --min-batch-collection-ratio 0.5", "no effect", "T-no-effect", "error"),
+    ("+ --use-slime-router", "no effect", "T-no-effect", "error"),
+    ("+ --wandb-key abc", "the key included", "T-secret-argument", "error"),
+    ("+ --lr 1e-5", "the last one wins", "T-given-twice", "warning"),
+    # What slime raises on.
+    (GOOD.replace("--ref-load /m/dist", "--load /m/x --use-kl-loss"), "reference", "T-kl-reference", "error"),
+    (GOOD.replace("--ref-load /m/dist", "--load /m/x --kl-coef 0.1"), "reference", "T-kl-reference", "error"),
+    ("+ --use-opd", "--opd-type", "T-opd", "error"),
+    ("+ --use-opd --opd-type megatron", "teacher checkpoint", "T-opd", "error"),
+    ("+ --use-opd --opd-type sglang --opd-teacher-load /t", "contradicts", "T-opd", "error"),
+    ("+ --opd-teacher-load /t", "without --use-opd", "T-opd", "error"),
+    ("+ --eval-interval 5", "without an evaluation set", "T-eval-sets", "error"),
+    ("+ --eval-interval 5 --eval-prompt-data a b c", "odd", "T-eval-sets", "error"),
+    ("+ --eval-interval 5 --eval-prompt-data a b --group-rm", "group-rm", "T-eval-group-rm", "error"),
+    (GOOD.replace("--save /m/run", ""), "without --save", "T-save", "error"),
+    (GOOD.replace("--save-interval 20", ""), "Megatron asserts", "T-save", "error"),
+    ("+ --use-kl-loss --kl-loss-coef 0.1 --kl-coef 0.1", "both non-zero", "T-two-kl", "error"),
+    (GOOD.replace("grpo", "reinforce_plus_plus"), "--normalize-advantages", "T-reinforce", "error"),
+    (GOOD.replace("grpo", "reinforce_plus_plus_baseline"), "--normalize-advantages", "T-reinforce", "error"),
+    ("+ --use-rollout-logprobs --use-tis", "exclude each other", "T-two-corrections", "error"),
+    ("+ --get-mismatch-metrics", "--custom-tis-function-path", "T-mismatch-metrics", "error"),
+    (GOOD.replace("--max-tokens-per-gpu 9216", ""), "without --max-tokens-per-gpu", "T-dynamic-batch", "error"),
+    ("+ --qkv-format bshd", "cannot pack", "T-dynamic-batch", "error"),
+    ("+ --debug-rollout-only --debug-train-only", "--debug-train-only", "T-debug-modes", "error"),
+    ("+ --debug-rollout-only --load-debug-rollout-data /d", "implies", "T-debug-modes", "error"),
+    ("+ --num-steps-per-rollout 2", "256 samples // 2 steps", "T-global-batch", "error"),
+    (GOOD.replace("batch-size 256", "batch-size 512"), "never fills", "T-global-batch", "error"),
+    ("+ --over-sampling-batch-size 16", "below --rollout-batch-size", "T-over-sampling", "error"),
+    (GOOD.replace("--rollout-batch-size 32", ""), "required", "T-rollout-batch", "error"),
+    (GOOD.replace("--num-rollout 100", ""), "neither", "T-length", "error"),
+    (GOOD.replace("--num-rollout 100", "--num-epoch 2 --disable-rollout-global-dataset"), "global", "T-length",
+     "error"),
+    ("+ --enable-mtp-training", "--mtp-num-layers", "T-mtp", "error"),
+    ("+ --rollout-max-context-len 4096 --rollout-max-prompt-len 4096", "no token", "T-prompt-length", "error"),
+    ("+ --only-train-params-name-list a --freeze-params-name-list b", "freeze", "T-frozen", "error"),
+    ("+ --update-weight-mode delta", "refused with --colocate", "T-delta", "error"),
+    (APART + " --update-weight-mode delta --update-weight-transport disk", "directory", "T-delta", "error"),
+    (GOOD.replace("--sequence-parallel", "--context-parallel-size 2 --allgather-cp"), "order", "T-allgather-cp",
+     "error"),
+    ("+ --decoder-last-pipeline-num-layers 4", "one pipeline stage", "T-stages", "error"),
+    ("+ --sglang-dp-size 2", "--sglang-enable-dp-attention", "T-sglang-dp", "error"),
+    ("+ --sglang-pipeline-parallel-size 3", "pipeline stages", "T-engine-gpus", "error"),
+    ("+ --sglang-config /s.yaml --prefill-num-servers 1", "prefill", "T-sglang-config", "error"),
+    ("+ --rollout-external --sglang-config /s.yaml", "start itself", "T-sglang-config", "error"),
+    ("+ --rollout-external --prefill-num-servers 1", "start itself", "T-sglang-config", "error"),
+    # What Megatron raises on.
+    (GOOD.replace("-size 2 --seq", "-size 3 --seq"), "TP x PP x CP = 3", "T-world-size", "error"),
+    (MOE.replace("expert-tensor-parallel-size 1", "expert-tensor-parallel-size 4"), "ETP", "T-world-size", "error"),
+    ("+ --expert-model-parallel-size 2", "without experts", "T-experts", "error"),
+    (MOE.replace("--num-experts 64", "--num-experts 66"), "66 experts over 4", "T-experts", "error"),
+    (GOOD.replace("heads 32", "heads 33"), "33 heads over TP 2", "T-heads", "error"),
+    (GOOD.replace("groups 8", "groups 3"), "3 key/value groups", "T-heads", "error"),
+    (GOOD.replace("--kv-channels 128", "").replace("2560", "2561"), "--kv-channels", "T-heads", "error"),
+    ("+ --pipeline-model-parallel-size 4 --num-layers 37", "37 layers do not split", "T-stages", "error"),
+    ("+ --num-virtual-stages-per-pipeline-rank 2", "virtual", "T-stages", "error"),
+    ("+ --recompute-granularity selective --recompute-method uniform", "selective", "T-recompute", "error"),
+    ("+ --recompute-granularity full", "needs --recompute-method", "T-recompute", "error"),
+    ("+ --recompute-method uniform", "recomputes nothing", "T-recompute", "error"),
+    ("+ --min-lr 1e-5", "above --lr", "T-learning-rate", "error"),
+    ("+ --lr-warmup-fraction 0.1 --lr-warmup-iters 5", "--lr-warmup-iters", "T-learning-rate", "error"),
+    ("+ --optimizer-cpu-offload", "precision-aware", "T-cpu-offload", "error"),
+    ("+ --fp16 --bf16", "turns bf16 off", "T-precision", "error"),
+    ("+ --overlap-param-gather", "--overlap-grad-reduce", "T-param-gather", "error"),
+    # What slime validates nowhere.
+    (GOOD.replace("--global-batch-size 256", ""), "= 4", "T-global-batch", "error"),
+    (GOOD.replace("batch-size 256", "batch-size 96"), "64 of 256 samples", "T-dropped-samples", "warning"),
+    (GOOD.replace("batch-size 256", "batch-size 2"), "leaves ranks empty", "T-global-batch", "error"),
+    (GOOD.replace("--use-dynamic-batch-size", "--micro-batch-size 3"), "not a multiple", "T-global-batch", "error"),
+    (GOOD.replace("--colocate", ""), "TypeError", "T-rollout-gpus", "error"),
+    (APART.replace("per-engine 2", "per-engine 3"), "multiple", "T-engine-gpus", "error"),
+    (GOOD.replace("--ref-load /m/dist", ""), "no weights", "T-first-weights", "error"),
+    (GOOD.replace("--hf-checkpoint /m/hf", ""), "tokenizer", "T-first-weights", "error"),
+    (PPO.replace(" --megatron-config-path /m/roles.yaml", ""), "the critic saves last", "C2", "error"),
+    ("+ --use-wandb --wandb-project p", "--wandb-group", "T-wandb", "error"),
+    ("+ --use-tensorboard", "ValueError", "T-tensorboard", "error"),
+    ("+ --use-tensorboard --tb-project-name p", "timestamp", "T-tensorboard", "warning"),
+    ("+ --use-routing-replay --use-rollout-logprobs", "empty list", "T-replay", "error"),
+    ("+ --use-fault-tolerance", "compiles its kernels", "T-health-check", "warning"),
+    (GOOD.replace("-nodes 1 --actor-num-gpus-per-node 8", "-nodes 2 --actor-num-gpus-per-node 4"), "fewer than 8",
+     "T-small-nodes", "warning"),
+    (
+        "+ --rollout-function-path slime.rollout.fully_async_rollout.generate_rollout_fully_async "
+        "--eval-interval 5 --eval-prompt-data a b", "raises when", "T-fully-async-eval", "error",
+    ),
+    ("+ --num-critic-only-steps 2", "without a critic", "T-no-effect", "warning"),
+    ("+ --value-clip 0.3", "without a critic", "T-no-effect", "warning"),
+    ("+ --update-weights-interval 2", "after every rollout", "T-no-effect", "warning"),
+    ("+ --kl-loss-coef 0.1", "without --use-kl-loss", "T-no-effect", "warning"),
+    ("+ --tis-clip 3.0", "without --use-tis", "T-no-effect", "warning"),
+    ("+ --rollout-health-check-first-wait 300", "without --use-fault-tolerance", "T-no-effect", "warning"),
+    # What slime changes.
+    (PPO + " --no-offload-train", "forces offload_train", "T-changed-argument", "warning"),
+    ("+ --offload --no-offload-rollout", "overrules", "T-changed-argument", "warning"),
+    ("+ --max-position-embeddings 32768", "becomes 4096", "T-changed-argument", "warning"),
+    (MOE + " --moe-token-dispatcher-type allgather", "alltoall", "T-changed-argument", "warning"),
+    ("+ --rollout-num-gpus 4", "overwrites --rollout-num-gpus 4 with 8", "T-changed-argument", "warning"),
+    (GOOD.replace("prompt 8", "prompt 1").replace("256", "32"), "its own baseline", "T-changed-argument", "warning"),
+    ("+ --num-epoch 2", "ignored", "T-changed-argument", "warning"),
+    ("+ --dump-details /d --save-debug-rollout-data /e", "replaces", "T-changed-argument", "warning"),
+    (GOOD.replace("--tensor-model-parallel-size 2", ""), "is off", "T-changed-argument", "notice"),
+    ("+ --debug-rollout-only", "rewrites", "T-changed-argument", "warning"),
+    ("+ --eval-interval 5 --eval-prompt-data /aime.jsonl", "aime", "T-changed-argument", "warning"),
+    ("+ --start-rollout-id 30", "rollout 0", "T-changed-argument", "warning"),
+    ("+ --tokenizer-type HuggingFaceTokenizer", "--hf-checkpoint", "T-changed-argument", "warning"),
+    ("+ --use-rollout-routing-replay --use-routing-replay", "implies", "T-changed-argument", "notice"),
+    ("+ --custom-config-path /c.yaml", "after slime's own checks", "T-changed-argument", "notice"),
+    ("+ --load-debug-rollout-data /d", "no engine starts", "T-changed-argument", "warning"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text,words,id_,severity", BAD, ids=[f"{row[2]}-{i}" for i, row in enumerate(BAD)])
+def test_a_bad_set_is_found_for_the_right_reason(text: str, words: str, id_: str, severity: str) -> None:
+    found = problems(GOOD + text[1:] if text.startswith("+") else text)
+    matching = [p for p in found if p.id == id_ and p.severity == severity and words in p.message]
+    assert matching, "\n".join(f"{p.id} {p.severity}: {p.message}" for p in found) or "nothing was found"
+    assert all(p.fix and p.flag for p in matching)
+
+
+@pytest.mark.parametrize(
+    "flag,near",
+    [
+        ("--rollout-batchsize", "--rollout-batch-size"),
+        ("--use_kl_loss", "--use-kl-loss"),
+        ("--eps-cli", "--eps-clip"),
+        ("--sglang-dp-attention", "--sglang-enable-dp-attention"),
+        ("--collocate", "--colocate"),
+        ("--n-sample-per-prompt", "--n-samples-per-prompt"),
+    ],
+)
+def test_a_misspelt_flag_is_answered_with_the_near_name(flag: str, near: str) -> None:
+    (problem,) = [p for p in problems(f"{GOOD} {flag}") if p.id == "T-unknown-argument"]
+    assert near in problem.fix
+
+
+IN_COMPANY: list[tuple[str, dict[str, Any], str, str]] = [
+    (APART + " --advantage-estimator ppo", {"asynchronous": True}, "C9", "one update newer"),
+    (APART, {"asynchronous": True}, "C9", "one update newer"),
+    (GOOD, {"asynchronous": True}, "T-async-colocate", "share GPUs"),
+    (APART + " --keep-old-actor --update-weights-interval 3", {"asynchronous": True}, "C9", "share one snapshot"),
+    (GOOD, {"environment": {"PYTHONPATH": "/x"}}, "T-max-connections", "CUDA_DEVICE_MAX_CONNECTIONS=1"),
+    (
+        GOOD,
+        {"environment": {**ENVIRONMENT, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+        "M9",
+        "raises in every trainer",
+    ),
+    (PPO, {"roles": {"critic": {}}}, "T-role-file", "top-level list"),
+    (PPO, {"roles": {"megatron": [{"role": "critic"}, {"role": "critic"}]}}, "T-role-file", "two entries"),
+    (PPO, {"roles": {"megatron": [{"role": "policy"}]}}, "T-role-file", "neither actor nor critic"),
+    (PPO, {"roles": roles({}, {"learning_rate": 1})}, "T-role-file", "no attribute"),
+    (PPO, {"roles": roles({}, {"save": "/m/c", "tensor_model_parallel_size": 4})}, "T-role-file", "common layout"),
+    (PPO, {"roles": roles({}, {"save": "/m/c", "num_nodes": 4})}, "T-role-file", "ignores"),
+    (PPO, {"roles": roles({}, {"lr": 1e-5})}, "C2", "overwrites the actor"),
+    (PPO, {"roles": roles({"save": "/m/a"}, {"save": "/m/a/"})}, "C2", "overwrites the actor"),
+    (PPO, {"roles": roles({"save": "/m/a"}, {"save": "/m/a/critic"})}, "C2", "overwrites the actor"),
+    (GOOD + " --release-train --advantage-estimator ppo", {"version": "0.3.1"}, "T-release-train", "a critic"),
+    (GOOD + " --release-train --keep-old-actor", {"version": "0.3.1"}, "T-release-train", "--keep-old-actor"),
+    (GOOD + " --release-train", {"version": "0.3.1"}, "T-release-train", "--update-weight-mode full"),
+    (GOOD + " --update-weight-delta-dir /d", {"version": "0.3.1"}, "T-removed-argument", "removed"),
+    (GOOD + " --use-slime-router", {"version": "0.3.1"}, "T-removed-argument", "removed"),
+    (GOOD + " --critic-lr 1", {"version": "0.3.1"}, "T-removed-argument", "removed"),
+    (APART + " --update-weight-mode delta", {"version": "0.3.1"}, "T-delta", "over the disk alone"),
+    (APART + " --update-weight-mode delta", {"version": "0.3.1"}, "T-delta", "rollout host"),
+    (GOOD + " --update-weight-transport disk", {"version": "0.3.1"}, "T-delta", "directory"),
+    (GOOD + " --balance-by-flops", {"version": "0.3.0"}, "T-unknown-argument", "no argument of slime 0.3.0"),
+]
+
+
+@pytest.mark.parametrize("text,more,id_,words", IN_COMPANY)
+def test_what_depends_on_entry_environment_roles_and_version(
+    text: str, more: dict[str, Any], id_: str, words: str
+) -> None:
+    found = problems(text, **more)
+    assert [p for p in found if p.id == id_ and words in p.message], found
+
+
+def test_removed_flags_name_their_successor() -> None:
+    found = problems(GOOD + " --update-weight-delta-dir /d", version="0.3.1")
+    assert "--update-weight-disk-dir" in found[0].fix
+
+
+def test_errors_come_first() -> None:
+    severities = [p.severity for p in problems(GOOD + " --sequence-parallel --value-clip 0.3 --oops")]
+    assert severities == sorted(severities, key=("error", "warning", "notice").index)
+    assert "error" in severities and "warning" in severities
+
+
+def test_an_unknown_version_is_said() -> None:
+    assert known_versions() == ("0.3.0", "0.3.1")
+    with pytest.raises(BadInput, match=r"no argument table for slime 0\.4\.0"):
+        load_table("0.4.0")
+    assert load_table("v0.3.0") is load_table("v0.3.0")
+
+
+def test_the_later_version_is_the_earlier_one_changed() -> None:
+    old, new = load_table("0.3.0"), load_table("0.3.1")
+    assert "cispo" in new.by_flag["--advantage-estimator"].choices
+    assert "cispo" not in old.by_flag["--advantage-estimator"].choices
+    assert old.find("--qkv-format") is not None and new.find("--qkv-format") is None
+    assert new.find("--release-train") is not None and old.find("--release-train") is None
+    assert old.find("--critic-lr") is None and new.find("--critic-lr") is None
+    assert len(old.by_flag) > 1300 and old.about["slime"]
