@@ -48,7 +48,7 @@ def phases(at: Situation) -> dict[str, Terms]:
         TRAIN_BACKWARD: _backward(at, base, act),
         "optimizer step": {**base, "optimizer step": _step(at)},
     }
-    if at.role == "actor":
+    if at.role == "actor" and at.workload.loss.is_rl:
         found["weight push"] = {**base, "gathered weights": rollout.weight_push_bytes(at)}
     return found
 

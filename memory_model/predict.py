@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from memory_model.architecture import Architecture
 from memory_model.band import error_band, traits_of
 from memory_model.coefficients import DEFAULT, Coefficients
 from memory_model.device import Device
-from memory_model.layout import Layout, stages
+from memory_model.layout import Layout, Stage, stages
 from memory_model.phases import Terms, phases
 from memory_model.prediction import Phase, Prediction, StagePrediction
 from memory_model.terms.outside import allocator_reserve, outside_terms
-from memory_model.terms.term import Role, Situation
+from memory_model.terms.term import Role, Situation, layer_counts
 from memory_model.units import GIB
 from memory_model.workload import Workload
 
@@ -29,17 +30,77 @@ def predict(
 ) -> Prediction:
     """Memory of every pipeline stage. The layout must be possible (`why_impossible` is empty).
 
-    The band is given as factors on the peak, or taken from the measured cases nearest in kind.
+    The band is given as factors on the peak, or taken from the measured cases nearest in kind. Answers are kept, so
+    asking again costs nothing; `predict_once` does not keep them.
     """
+    return _remembered(arch, layout, workload, device, role, coefficients, band)
+
+
+def predict_once(
+    arch: Architecture,
+    layout: Layout,
+    workload: Workload,
+    device: Device,
+    role: Role = "actor",
+    *,
+    coefficients: Coefficients = DEFAULT,
+    band: tuple[float, float] | None = None,
+) -> Prediction:
+    """`predict` for those who ask thousands of different questions once each (search)."""
+    held = stages(arch.num_hidden_layers, layout)
+    return _predict(held, arch, layout, workload, device, role, coefficients, band)
+
+
+def predict_worst(
+    arch: Architecture,
+    layout: Layout,
+    workload: Workload,
+    device: Device,
+    role: Role = "actor",
+    *,
+    coefficients: Coefficients = DEFAULT,
+) -> Prediction:
+    """`predict_once` without the middle stages that cannot be the worst.
+
+    A stage with the same layers as the first keeps fewer micro-batches and no embedding.
+    """
+    held = stages(arch.num_hidden_layers, layout)
+    first = layer_counts(arch, held[0])
+    able = tuple(stage for stage in held if stage.has_embedding or stage.has_head or layer_counts(arch, stage) != first)
+    return _predict(able, arch, layout, workload, device, role, coefficients, None)
+
+
+def _predict(
+    held: tuple[Stage, ...],
+    arch: Architecture,
+    layout: Layout,
+    workload: Workload,
+    device: Device,
+    role: Role,
+    coefficients: Coefficients,
+    band: tuple[float, float] | None,
+) -> Prediction:
     tokens = workload.tokens_per_rank(layout.cp)
     built = tuple(
-        _stage(Situation(arch, layout, workload, stage, role, tokens, device, coefficients))
-        for stage in stages(arch.num_hidden_layers, layout)
+        _stage(Situation(arch, layout, workload, stage, role, tokens, device, coefficients)) for stage in held
     )
     if band is None:
         peak = max(stage.peak_gib for stage in built)
         band = error_band(traits_of(arch, layout, workload), peak)
     return Prediction(role, tuple(stage.with_band(band) for stage in built), device.usable_gib, band)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(
+    arch: Architecture,
+    layout: Layout,
+    workload: Workload,
+    device: Device,
+    role: Role,
+    coefficients: Coefficients,
+    band: tuple[float, float] | None,
+) -> Prediction:
+    return predict_once(arch, layout, workload, device, role, coefficients=coefficients, band=band)
 
 
 def _stage(at: Situation) -> StagePrediction:

@@ -49,6 +49,11 @@ class Loss:
     entropy_gradient: bool = False
     """Whether the entropy coefficient is not 0."""
 
+    @property
+    def is_rl(self) -> bool:
+        """Whether a step has RL's other phases (weights are pushed to inference engines)."""
+        return self.kind in ("slime_rl", "t1_rl")
+
 
 @dataclass(frozen=True)
 class Experts:

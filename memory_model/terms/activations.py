@@ -40,12 +40,13 @@ def stage_activations(at: Situation) -> StageActivations:
         kind: _scaled(layer_memory(at, kind), kind, at.coefficients)
         for kind in dict.fromkeys(kind for chunk in chunks for kind in chunk)
     }
-    sizes = [_chunk_bytes(at, chunk, layers) for chunk in chunks]
+    by_chunk = {chunk: _chunk_bytes(at, chunk, layers) for chunk in set(chunks)}
+    sizes = [by_chunk[chunk] for chunk in chunks]
     where = (at.layout.pp, at.layout.vpp, at.stage.index, at.workload.micro_batches)
     return StageActivations(
         pipeline.heaviest(pipeline.kept_at_loss(*where), sizes),
         pipeline.heaviest(pipeline.kept_at_backward(*where), sizes),
-        max((_recomputed(at, chunk, layers) for chunk in chunks), default=0.0),
+        max(_recomputed(at, chunk, layers) for chunk in by_chunk),
         max((memory.backward_transient for memory in layers.values()), default=0.0),
         max((memory.forward_only for memory in layers.values()), default=0.0),
     )

@@ -21,6 +21,8 @@ def kept_at_loss(pp: int, vpp: int, stage: int, micro_batches: int) -> tuple[Ali
 
 def heaviest(moments: Sequence[Alive], chunk_bytes: Sequence[float]) -> float:
     """The largest sum of kept bytes over the given moments."""
+    if len(set(chunk_bytes)) == 1:
+        return max(sum(alive) for alive in moments) * chunk_bytes[0]
     return max(sum(count * size for count, size in zip(alive, chunk_bytes, strict=True)) for alive in moments)
 
 

@@ -32,7 +32,7 @@ class Situation:
     @cached_property
     def kind_counts(self) -> tuple[tuple[LayerKind, int], ...]:
         """How many layers of each kind the stage holds."""
-        return _counts(self.arch, self.stage)
+        return layer_counts(self.arch, self.stage)
 
     @property
     def has_mtp(self) -> bool:
@@ -61,7 +61,8 @@ class Situation:
 
 
 @lru_cache(maxsize=16384)
-def _counts(arch: Architecture, stage: Stage) -> tuple[tuple[LayerKind, int], ...]:
+def layer_counts(arch: Architecture, stage: Stage) -> tuple[tuple[LayerKind, int], ...]:
+    """How many layers of each kind a stage holds."""
     kinds = layer_kinds(arch)
     held = [kinds[layer] for layer in stage.layers]
     return tuple((kind, held.count(kind)) for kind in dict.fromkeys(held))
@@ -93,7 +94,15 @@ class LayerMemory:
 
     def kept(self, modules: frozenset[str]) -> float:
         """Kept bytes when `modules` are recomputed."""
-        return sum(piece.num_bytes for piece in self.pieces if not piece.dropped_by & modules)
+        known = self._kept.get(modules)
+        if known is None:
+            known = sum(piece.num_bytes for piece in self.pieces if not piece.dropped_by & modules)
+            self._kept[modules] = known
+        return known
+
+    @cached_property
+    def _kept(self) -> dict[frozenset[str], float]:
+        return {}
 
     @cached_property
     def forward_only(self) -> float:
