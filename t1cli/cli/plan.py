@@ -29,7 +29,7 @@ def command(
 
     loaded = load_experiment(Path(spec), set_)
     if search:
-        return _search(loaded, as_json=json)
+        return _search(loaded, spec, as_json=json)
     plan = build_plan(loaded, source=spec)
     if explain is not None:
         return _explain(loaded, plan, explain, as_json=json)
@@ -80,14 +80,16 @@ def _diff(loaded: LoadedSpec, plan: Plan, other: str, *, as_json: bool) -> int:
     return ExitCode.YES
 
 
-def _search(loaded: LoadedSpec, *, as_json: bool) -> int:
+def _search(loaded: LoadedSpec, source: str, *, as_json: bool) -> int:
     from t1cli.plan.search import search_layouts
+    from t1cli.ui.console import aside
     from t1cli.ui.json_view import print_object
     from t1cli.ui.search_view import print_search
 
+    aside().print("searching every legal layout; large MoE models take up to a minute")
     answer = search_layouts(loaded)
     if as_json:
         print_object(answer.to_json())
     else:
-        print_search(answer)
-    return ExitCode.YES if answer.layouts else ExitCode.NO
+        print_search(answer, source=source)
+    return ExitCode.YES if answer.found else ExitCode.NO

@@ -122,3 +122,12 @@ def test_diff_against_a_run_directory_has_values_too(tmp_path: Path) -> None:
     diff = answer(T1, "--set", "rollout.num_rollouts=7", "--diff", str(run))[1]
     assert [change["key"] for change in diff["spec"]] == ["rollout.num_rollouts"]
     assert diff["spec"][0]["old"] == 112
+
+
+def test_search_as_json_and_as_a_table() -> None:
+    result = t1("qwen3-8b-grpo", "--search", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and found["searched"] >= len(found["layouts"]) > 20
+    assert {"tp", "pp", "cp", "ep", "etp", "vpp", "peak_gib", "verdict", "score", "why_not"} <= set(found["layouts"][0])
+    table = t1("qwen3-8b-grpo", "--search")
+    assert "Next: `t1 plan qwen3-8b-grpo --set " in table.stdout and "settings predicted in" in table.stdout
