@@ -48,7 +48,7 @@ class LocalProvider:
         self._python: VerifierPython | None = None
         self._live: dict[str, _Placed] = {}
         self._pace = _Pace(spec.creation_per_second)
-        self._warm = WarmPytest()
+        self.warm = WarmPytest()
         if self.backend == "bubblewrap":
             self._python = make_verifier_python(self.directory / "python")
         if self.warning:
@@ -78,7 +78,7 @@ class LocalProvider:
         """Destroy all sandboxes of this provider that are still live."""
         for placed in list(self._live.values()):
             await placed.close()
-        self._warm.close()
+        self.warm.close()
 
     def forget(self, name: str) -> None:
         """A sandbox of this provider has been closed: its place is free again."""
@@ -93,7 +93,7 @@ class LocalProvider:
         self.leases.ask(Lease(name, owner, marker))
         if self.backend == "bubblewrap":
             confinement = _confinement(self.spec.limits, self._python)
-            return await create_bubblewrap(name, confinement, self.leases, self._warm, marker=marker)
+            return await create_bubblewrap(name, confinement, self.leases, self.warm, marker=marker)
         return create_process_sandbox(name, self.directory, marker, limits=self.spec.limits, leases=self.leases)
 
 

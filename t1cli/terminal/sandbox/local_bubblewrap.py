@@ -14,6 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from t1cli.spec.sandbox import SandboxLimits
 from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, kill_entered_group, run_command
 from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement, allowed_limits
 from t1cli.terminal.sandbox.inside import Tree
@@ -25,6 +26,7 @@ from t1cli.terminal.sandbox.warm_pytest import Entrance, PytestJob, WarmPytest
 
 _START_SECONDS = 20.0
 _END_SECONDS = 10.0
+_VERIFIER_MIB = 512
 
 # Only ever inside: a wrong process id must not turn this into a kill of the whole host.
 _END_ALL = """
@@ -90,13 +92,19 @@ class BubblewrapSandbox:
                 init_start=self._holder.init.start.partition("@")[0],
                 user=self._confinement.user,
                 user_namespace=self._confinement.user is None,
-                limits=allowed_limits(self._confinement.limits),
+                limits=allowed_limits(_for_verifier(self._confinement.limits)),
                 env={"PATH": PATH_INSIDE, "HOME": "/work", "LANG": "C.UTF-8", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
                 site_packages=python.site_packages,
             )
-            result = await self._warm.run(job, entrance, self._holder.pipe, timeout_seconds=timeout_seconds)
+            try:
+                result = await self._warm.run(job, entrance, self._holder.pipe, timeout_seconds=timeout_seconds)
+            except SandboxError:
+                # Either the sandbox went, or only the server: then nothing is lost by starting cold.
+                self._check()
+                return None
             self._check()
-        return result
+        # The sandbox lives and yet could not be entered: this machine forbids it, so test.sh is run from now on.
+        return None if self._warm.failed(result) else result
 
     async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
         """Place a host directory's files at an absolute path inside; a read-only target is emptied first."""
@@ -141,6 +149,11 @@ class BubblewrapSandbox:
     def _check(self) -> None:
         if self._closed or self._holder.process.poll() is not None or not self._holder.init.alive:
             raise SandboxError(f"sandbox {self.name} is gone")
+
+
+def _for_verifier(limits: SandboxLimits) -> SandboxLimits:
+    # What an agent may use can be less than what an interpreter with pytest needs.
+    return limits.model_copy(update={"memory_mib": max(limits.memory_mib, _VERIFIER_MIB)})
 
 
 class _Holder:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import logging
 import os
 import signal
 import socket
@@ -20,6 +21,11 @@ from typing import Protocol, runtime_checkable
 
 from t1cli.terminal.sandbox.command import OUTPUT_CAP_BYTES, TIMED_OUT, Capture, OutputPipe
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
+
+_LOG = logging.getLogger(__name__)
+
+BROKEN = 125
+"""Status of a run that failed before pytest, as the server says it."""
 
 _SERVER = Path(__file__).with_name("warm_pytest_server.py")
 
@@ -65,16 +71,18 @@ class WarmPytest:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._ready = False
+        self._failed = False
 
     def ready(self) -> bool:
         """Whether the server can take a job now; the first call starts it. It stays False where pytest is missing."""
         with self._lock:
+            if self._failed:
+                return False
             if self._process is None:
                 packages = site_packages()
-                if packages is not None:
-                    self._launch(packages)
+                self._failed = packages is None or not self._launch(packages)
             elif not self._ready and self._socket is not None:
-                with contextlib.suppress(BlockingIOError):
+                with contextlib.suppress(OSError):
                     self._ready = self._socket.recv(64, socket.MSG_DONTWAIT) == b"ready"
             return self._ready and self._process is not None and self._process.poll() is None
 
@@ -99,6 +107,13 @@ class WarmPytest:
             return ExecResult(capture.text(), TIMED_OUT, True, seconds)
         return ExecResult(capture.text(), status, False, seconds)
 
+    def failed(self, result: ExecResult) -> bool:
+        """Whether a run never reached pytest; the server is then not used again."""
+        if not result.timed_out and result.exit_code == BROKEN:
+            self._failed = True
+            _LOG.warning("verifiers start cold from now on: %s", result.output.strip()[-300:])
+        return self._failed
+
     def close(self) -> None:
         """End the server. Safe to call twice."""
         with self._lock:
@@ -120,10 +135,10 @@ class WarmPytest:
             raise SandboxError(f"the verifier's server is gone: {error}") from error
         report.sent()
 
-    def _launch(self, packages: str) -> None:
+    def _launch(self, packages: str) -> bool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            interpreter = os.path.realpath(sys.executable)
+        interpreter = os.path.realpath(sys.executable)
+        try:
             self._process = subprocess.Popen(
                 [interpreter, "-I", "-S", "-B", str(_SERVER), str(theirs.fileno()), packages],
                 stdin=subprocess.DEVNULL,
@@ -135,7 +150,14 @@ class WarmPytest:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        except OSError as error:
+            _LOG.warning("verifiers start cold: %s", error)
+            ours.close()
+            return False
+        finally:
+            theirs.close()
         self._socket = ours
+        return True
 
 
 class _Report:
@@ -176,8 +198,10 @@ class _Report:
             self._text += chunk.decode("ascii", errors="replace") if not self._finished else ""
         if self._finished or not self._text.startswith("started "):
             return
-        with contextlib.suppress(ProcessLookupError, ValueError):
-            os.killpg(int(self._text.split()[1]), signal.SIGKILL)
+        pid = int(self._text.split()[1])
+        with contextlib.suppress(ProcessLookupError):
+            if pid > 1:
+                os.killpg(pid, signal.SIGKILL)
 
     def close(self) -> None:
         for descriptor in (self._read, self.write):

@@ -17,9 +17,14 @@ from t1cli.spec.sandbox import LocalSandbox, SandboxLimits
 from t1cli.terminal.rewards.failure import VerifierError
 from t1cli.terminal.rewards.verdict import Verdict
 from t1cli.terminal.rewards.verifier import grade
+from t1cli.terminal.sandbox import warm_pytest
+from t1cli.terminal.sandbox.confinement import Confinement
+from t1cli.terminal.sandbox.interpreter import make_verifier_python
+from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
+from t1cli.terminal.sandbox.local_bubblewrap import create_bubblewrap
 from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox
-from t1cli.terminal.sandbox.warm_pytest import PytestJob, RunsPytest
+from t1cli.terminal.sandbox.warm_pytest import RunsPytest, WarmPytest
 from t1cli.terminal.tasks.generator import generate, write_harbor
 from t1cli.terminal.tasks.load import load_task
 from t1cli.terminal.tasks.task import Task
@@ -250,11 +255,7 @@ def test_the_warm_run_says_what_the_script_says(task: Task, tmp_path: Path) -> N
     async def whole() -> None:
         sandbox = await provider.create("warm", owner="test")
         assert isinstance(sandbox, RunsPytest)
-        nothing = PytestJob(("--version",), "/work", "/logs/verifier/none.txt")
-        deadline = time.monotonic() + 60
-        while await sandbox.run_pytest(nothing, timeout_seconds=10) is None:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await wait_for(provider.warm)
         await place(sandbox, task)
         for number, command in enumerate(["true", *(task.solution / "solve.sh").read_text().splitlines()[2:]]):
             await sandbox.exec(command, timeout_seconds=20)
@@ -288,6 +289,65 @@ def test_the_warm_run_says_what_the_script_says(task: Task, tmp_path: Path) -> N
         await provider.close()
 
     asyncio.run(whole())
+
+
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"no bubblewrap here: {bubblewrap_problem()}")
+def test_the_warm_run_enters_a_user_namespace_too(task: Task, tmp_path: Path) -> None:
+    python, warm = make_verifier_python(tmp_path / "python"), WarmPytest()
+    confinement = Confinement(SandboxLimits(), None, python)
+
+    async def whole() -> None:
+        sandbox = await create_bubblewrap("warm", confinement, LeaseBook(tmp_path / "sandboxes"), warm)
+        try:
+            await wait_for(warm)
+            await solve(sandbox, task)
+            assert (await grade(task, sandbox, trial_dir=tmp_path / "t0")).solved
+            (task.tests / "test_outputs.py").write_text(
+                "def test_privileges():\n"
+                "    status = dict(line.split(':\\t', 1) for line in open('/proc/self/status').read().splitlines())\n"
+                "    assert int(status['CapEff'], 16) == int(status['CapBnd'], 16) == 0\n"
+            )
+            assert (await grade(task, sandbox, trial_dir=tmp_path / "t1")).solved
+            assert not warm.failed(ExecResult("", 1, False, 0.1))
+        finally:
+            await sandbox.close()
+            warm.close()
+
+    asyncio.run(whole())
+
+
+async def wait_for(warm: WarmPytest) -> None:
+    deadline = time.monotonic() + 60
+    while not warm.ready():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"no bubblewrap here: {bubblewrap_problem()}")
+@pytest.mark.parametrize("status", ["125", "dead"])
+def test_where_the_warm_run_is_forbidden_the_script_is_run(
+    status: str, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = tmp_path / "server.py"
+    server.write_text(
+        "import os, socket, sys\n"
+        "requests = socket.socket(fileno=int(sys.argv[1]))\n"
+        "requests.send(b'ready')\n"
+        + ("" if status == "dead" else "_, got, _, _ = socket.recv_fds(requests, 65536, 2)\n")
+        + ("" if status == "dead" else "os.write(got[1], b'started 0\\nended 125\\n')\n")
+    )
+    monkeypatch.setattr(warm_pytest, "_SERVER", server)
+    provider = LocalProvider(LocalSandbox(), tmp_path / "sandboxes")
+
+    async def whole() -> None:
+        sandbox = await provider.create("cold", owner="test")
+        for number in range(4):
+            found = await grade(task, sandbox, trial_dir=tmp_path / f"t{number}")
+            assert not found.solved and found.total == task.expected_tests
+        await provider.close()
+
+    asyncio.run(whole())
+    assert ("start cold from now on" in caplog.text) == (status == "125")
 
 
 def test_a_lost_sandbox_is_never_a_verdict(task: Task, tmp_path: Path) -> None:
