@@ -33,16 +33,8 @@ PRIVATE_ENVIRONMENT: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # A leading `ray start` or job would otherwise be joined instead of starting our own.
     "RAY_ADDRESS": "",
-    # Expert training frees and asks for the same large blocks all the time; giving them back to the kernel in between
-    # costs more than the arithmetic.
-    "MALLOC_TRIM_THRESHOLD_": str(2**33),
-    "MALLOC_MMAP_THRESHOLD_": str(2**33),
-    "MALLOC_TOP_PAD_": str(2**26),
-    # Idle OpenMP threads must sleep: spinning ones take the other process's core.
-    "OMP_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",
 }
-"""Environment of every process of the cluster."""
+"""Environment of every process of the cluster, besides what its user gives."""
 
 
 class ActorFailed(T1Error):
@@ -98,10 +90,10 @@ class LocalCluster:
     _guard: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, record: Path, logs: Path) -> LocalCluster:
+    def start(cls, record: Path, logs: Path, environment: Mapping[str, str] | None = None) -> LocalCluster:
         """Start Ray for this process. Its mark and directory are in `record` before anything of it exists.
 
-        Raises CouldNotAsk when Ray does not come up.
+        `environment` is added to that of every process of the cluster. Raises CouldNotAsk when Ray does not come up.
         """
         temp_dir = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=_TEMP_ROOT))
         mark = secrets.token_hex(8)
@@ -115,7 +107,7 @@ class LocalCluster:
         )
         cluster = cls(mark, temp_dir, record, watcher)
         try:
-            _init_ray(mark, temp_dir)
+            _init_ray(temp_dir, {**(environment or {}), **PRIVATE_ENVIRONMENT, guard.MARK: mark})
         except Exception as failure:
             cluster.close()
             raise CouldNotAsk(f"a private Ray did not start: {failure}", hint=f"its logs: {logs}") from failure
@@ -161,9 +153,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _init_ray(mark: str, temp_dir: Path) -> None:
-    """`ray.init` with the private environment, which this process itself keeps only while Ray's processes start."""
-    environment = {**PRIVATE_ENVIRONMENT, guard.MARK: mark}
+def _init_ray(temp_dir: Path, environment: Mapping[str, str]) -> None:
+    """`ray.init` with an environment that this process itself keeps only while Ray's processes start."""
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:

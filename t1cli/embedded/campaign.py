@@ -14,6 +14,7 @@ from typing import Literal
 from t1cli.cluster.local import LocalCluster, sweep_cluster
 from t1cli.embedded.campaign_work import CampaignWork, Pools, Records
 from t1cli.embedded.campaign_world import CampaignSite, campaign_world, load_pools, open_site
+from t1cli.embedded.cpu_environment import cpu_environment
 from t1cli.embedded.first_weights import first_weights
 from t1cli.embedded.pipeline import Schedule, run_pipeline
 from t1cli.embedded.processes import Processes
@@ -121,7 +122,9 @@ async def _processes_and_site(
     with records.events.phase("start"):
         left = sweep_cluster(record)
         records.progress("starting a private Ray")
-        starting = asyncio.ensure_future(asyncio.to_thread(LocalCluster.start, record, run.logs / "ray"))
+        starting = asyncio.ensure_future(
+            asyncio.to_thread(LocalCluster.start, record, run.logs / "ray", cpu_environment(threads=1))
+        )
         try:
             site = open_site(spec, run)
             swept = await site.sweep()

@@ -17,9 +17,9 @@ from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
-from t1cli.terminal.rollout.draw import draw
+from t1cli.terminal.rollout.batch import RolloutResult, run_rollout
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation
+from t1cli.terminal.rollout.from_spec import rollout_plan
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import save_rows
@@ -58,7 +58,7 @@ class CampaignWork:
     async def generate(self, rollout_id: int) -> RolloutResult:
         """Run one rollout; its rows are on disk before anybody trains on them."""
         with self._records.events.phase(self._phase("rollout")):
-            result = await run_rollout(self._world, self._plan(rollout_id))
+            result = await run_rollout(self._world, rollout_plan(self._spec, rollout_id, self._pools.training))
             path = self._records.run.rollouts / f"rollout_{rollout_id:06d}.npz"
             await asyncio.to_thread(save_rows, path, result.rows)
         return result
@@ -140,22 +140,6 @@ class CampaignWork:
         rate = metrics.get(f"eval/{evaluation.name}/check_rate", math.nan)
         self._records.progress(
             f"evaluation {evaluation.name}: checks {rate:.0%}, {len(result.scored)} of {result.scheduled} trials scored"
-        )
-
-    def _plan(self, rollout_id: int) -> RolloutPlan:
-        rollout, tasks = self._spec.rollout, self._spec.tasks
-        launched = rollout.over_sampling_batch_size or rollout.batch_size
-        drawn = draw(
-            self._pools.training, rollout_id=rollout_id, count=launched, seed=self._spec.seed, shuffle=tasks.shuffle
-        )
-        return RolloutPlan(
-            rollout_id=rollout_id,
-            tasks=drawn,
-            accept=rollout.batch_size,
-            samples_per_prompt=rollout.samples_per_prompt,
-            refill_seconds=2 * rollout.trial_wall_seconds,
-            allow_short=True,
-            first_backoff_seconds=0.1,
         )
 
     async def _evaluate_if_due(self, rollout_id: int) -> None:

@@ -12,6 +12,8 @@ def cpu_environment(*, threads: int) -> dict[str, str]:
     return {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
+        # Idle threads must sleep: spinning ones take the core of the other process.
+        "OMP_WAIT_POLICY": "PASSIVE",
         "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
         "MALLOC_TOP_PAD_": str(64 << 20),
         "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
