@@ -1,1 +1,1 @@
-"""IN: a directory of tasks. OUT: Task objects. Knows layouts; runs nothing."""
+"""IN: a directory of tasks, or a seed. OUT: Task objects, generated tasks, and what vetting them showed."""
