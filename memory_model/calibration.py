@@ -119,28 +119,49 @@ def _shown(instrument: Instrument, phase: Phase) -> float:
 
 
 def _fit(observations: Sequence[Observation], names: tuple[str, ...]) -> Coefficients:
-    """Gauss-Newton on squared errors over their sigma plus squared moves over their prior sigma."""
+    """Gauss-Newton on the cost, with steps halved until the cost falls (peaks are maxima, so it has kinks)."""
     current = DEFAULT
     for _ in range(ROUNDS):
-        base = [expected(item, current) for item in observations]
-        rows = [_gradient(item, current, names, value) for item, value in zip(observations, base, strict=True)]
-        normal = [[0.0] * len(names) for _ in names]
-        right = [0.0] * len(names)
-        for row, value, item in zip(rows, base, observations, strict=True):
-            for i, first in enumerate(row):
-                right[i] += first * (item.gib - value) / READING_SIGMA_GIB**2
-                for j, second in enumerate(row):
-                    normal[i][j] += first * second / READING_SIGMA_GIB**2
-        for i, name in enumerate(names):
-            weight = 1 / PRIOR_SIGMA[name] ** 2
-            normal[i][i] += weight
-            right[i] += weight * (getattr(DEFAULT, name) - getattr(current, name))
-        move = _solve(normal, right)
-        current = replace(
-            current,
-            **{name: _bounded(name, getattr(current, name) + step) for name, step in zip(names, move, strict=True)},
-        )
+        move = _step(observations, names, current)
+        cost, scale = _cost(observations, names, current), 1.0
+        while scale > 0.05:
+            values = {
+                name: _bounded(name, getattr(current, name) + scale * step)
+                for name, step in zip(names, move, strict=True)
+            }
+            tried = replace(current, **values)
+            if _cost(observations, names, tried) < cost:
+                current = tried
+                break
+            scale /= 2
+        else:
+            return current
     return current
+
+
+def _cost(observations: Sequence[Observation], names: tuple[str, ...], at: Coefficients) -> float:
+    """Squared errors over the reading's sigma, plus squared moves over their prior sigma."""
+    errors = sum(((expected(item, at) - item.gib) / READING_SIGMA_GIB) ** 2 for item in observations)
+    moves = sum(((getattr(at, name) - getattr(DEFAULT, name)) / PRIOR_SIGMA[name]) ** 2 for name in names)
+    return errors + moves
+
+
+def _step(observations: Sequence[Observation], names: tuple[str, ...], current: Coefficients) -> list[float]:
+    """The Gauss-Newton step from the normal equations."""
+    normal = [[0.0] * len(names) for _ in names]
+    right = [0.0] * len(names)
+    for item in observations:
+        value = expected(item, current)
+        row = _gradient(item, current, names, value)
+        for i, first in enumerate(row):
+            right[i] += first * (item.gib - value) / READING_SIGMA_GIB**2
+            for j, second in enumerate(row):
+                normal[i][j] += first * second / READING_SIGMA_GIB**2
+    for i, name in enumerate(names):
+        weight = 1 / PRIOR_SIGMA[name] ** 2
+        normal[i][i] += weight
+        right[i] += weight * (getattr(DEFAULT, name) - getattr(current, name))
+    return _solve(normal, right)
 
 
 def _gradient(item: Observation, at: Coefficients, names: tuple[str, ...], base: float) -> list[float]:

@@ -57,4 +57,4 @@ def _ends(at: Situation, kind: LayerKind) -> tuple[tuple[float, float], tuple[fl
 
 def checkpoint_input_bytes(at: Situation) -> float:
     """The input of a checkpointed chunk of layers: the residual stream on the sequence shard."""
-    return 2.0 * at.arch.hidden_size * at.sequence_tokens
+    return 2.0 * at.arch.hidden_size * at.sequence_tokens * at.coefficients.activation_scale
