@@ -18,12 +18,12 @@ from t1cli.embedded.cpu_environment import cpu_environment
 from t1cli.embedded.first_weights import first_weights
 from t1cli.embedded.pipeline import Schedule, run_pipeline
 from t1cli.embedded.processes import Processes
-from t1cli.embedded.unsupported import refuse_unsupported
 from t1cli.errors import ExitCode
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.open_metrics import open_metrics
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
+from t1cli.spec.embedded_engine import refuse_unsupported
 from t1cli.spec.experiment import ExperimentSpec
 
 Progress = Callable[[str], None]

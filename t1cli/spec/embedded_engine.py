@@ -6,14 +6,14 @@ from t1cli.errors import BadInput, Diagnostic
 from t1cli.spec.algorithm import GRPO, PPO
 from t1cli.spec.experiment import ExperimentSpec
 
-_HINT = "change it, or run on slime: engine.kind=slime"
+HINT = "change it, or run on slime: engine.kind=slime"
 
 
 def refuse_unsupported(spec: ExperimentSpec) -> None:
-    """Raises BadInput naming every setting that this engine does not have."""
+    """Raises BadInput naming every setting that the embedded engine does not have."""
     found = unsupported(spec)
     if found:
-        raise BadInput.many(tuple(Diagnostic(message, where, hint=_HINT) for where, message in found.items()))
+        raise BadInput.many(tuple(Diagnostic(message, where, hint=HINT) for where, message in found.items()))
 
 
 def unsupported(spec: ExperimentSpec) -> dict[str, str]:
