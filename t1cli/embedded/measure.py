@@ -19,6 +19,7 @@ from t1cli.terminal.rollout.from_spec import RunPlace, build_world
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.local import LocalProvider
 from t1cli.terminal.tasks.task import Task
+from t1cli.terminal.trajectory.row import TrainingRow
 
 
 @dataclass
@@ -31,12 +32,20 @@ class Bench:
 
     def check_rates(self, weights: Path, tasks: Sequence[Task], *, repeats: int, seed: int) -> dict[str, list[float]]:
         """Share of checks passed, per trial, by task name. Raises T1Error unless every scheduled trial was scored."""
+        return self._evaluate(weights, tasks, repeats, seed).check_rates()
+
+    def rows(self, weights: Path, tasks: Sequence[Task], *, repeats: int, seed: int) -> tuple[TrainingRow, ...]:
+        """The training rows of the same trials. Raises T1Error unless every scheduled trial was scored."""
+        trials = self._evaluate(weights, tasks, repeats, seed).trials
+        return tuple(row for trial in trials for row in trial.rows)
+
+    def _evaluate(self, weights: Path, tasks: Sequence[Task], repeats: int, seed: int) -> EvaluationResult:
         self._version += 1
         self.server.update_weights(weights, self._version)
         plan = EvaluationPlan(tag=f"v{self._version}", tasks=tuple(tasks), repeats=repeats)
         result = evaluate(replace(self.world, seed=seed), plan)
         _require_complete(result)
-        return result.check_rates()
+        return result
 
 
 @contextmanager

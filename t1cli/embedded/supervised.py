@@ -32,7 +32,7 @@ class Example:
 class Settings:
     """How the supervised start is optimised."""
 
-    batch: int = 96
+    batch: int = 64
     micro_batches: int = 2
     learning_rate: float = 3e-3
     warm_up_steps: int = 20

@@ -38,7 +38,9 @@ ACCEPTED = (0.30, 0.65)
 MEASURED_TASKS = 60
 EASY_UNTIL = 0.5
 """Command probability on one-step tasks at which the other difficulties join."""
-MEASURE_EVERY = 5
+MEASURE_FROM = 0.2
+"""Command probability from which on the check rate, which is higher, is measured."""
+MEASURE_EVERY = 4
 MAX_STEPS = 600
 _STREAM_SEEDS = 1_000_003
 
@@ -108,7 +110,7 @@ def _learn(reports: Iterator[StepReport], lesson: Lesson, measure: Callable[[int
             break
         if lesson.easy:
             lesson.easy = report.command_probability < EASY_UNTIL
-        elif report.command_probability > GOAL and report.step - last_measured >= MEASURE_EVERY:
+        elif report.command_probability > MEASURE_FROM and report.step - last_measured >= MEASURE_EVERY:
             last_measured, rate = report.step, measure(report.step)
             _say(f"step {report.step}: check rate {rate:.3f} sampled on {MEASURED_TASKS} fresh tasks")
             if rate > GOAL:
