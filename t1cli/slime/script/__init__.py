@@ -1,0 +1,1 @@
+"""IN: a slime launch script. OUT: an experiment file, or the lines that need help; and back. Executes nothing."""
