@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from t1cli.launch.json_files import read_json
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 
@@ -42,7 +43,7 @@ def share_files(directories: SaveDirectories) -> bool:
 
 
 def newest_saved_rollout(directories: SaveDirectories) -> int | None:
-    """The newest `iter_N` with a manifest in every role's directory; N is the rollout that comes next."""
+    """The rollout that comes next after the newest checkpoint with a manifest in every role's directory."""
     common = set.intersection(*(_iterations(directory) for directory in directories.every))
     return max(common, default=None)
 
@@ -50,7 +51,13 @@ def newest_saved_rollout(directories: SaveDirectories) -> int | None:
 def _iterations(directory: Path) -> set[int]:
     # The manifest is written last, so its presence tells a finished checkpoint from a torn one.
     return {
-        int(manifest.parent.name.removeprefix("iter_"))
+        _next_rollout(manifest)
         for manifest in directory.glob("iter_*/manifest.json")
         if manifest.parent.name.removeprefix("iter_").isdigit()
     }
+
+
+def _next_rollout(manifest: Path) -> int:
+    # Megatron names a checkpoint after the rollout that was saved, the embedded engine after the one that comes next.
+    said = (read_json(manifest) or {}).get("next_rollout")
+    return said if isinstance(said, int) else int(manifest.parent.name.removeprefix("iter_"))

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "watch": {"spec", "plan", "preflight", "launch", "cluster"},
     "cluster": {"spec"},
     "terminal": {"spec"},
+    "plugin": {"spec", "terminal", "launch", "cluster"},
     "embedded": {"spec", "terminal", "launch", "cluster"},
     "ui": {"spec", "slime", "plan", "preflight", "launch", "watch", "terminal"},
     "cli": {"spec", "slime", "plan", "preflight", "launch", "watch", "terminal", "ui", "cluster", "embedded"},

@@ -1,0 +1,42 @@
+"""One owner per checkpoint directory: a claim is left in it before anything is saved there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from t1cli.errors import Refused
+from t1cli.launch.checkpoint_manifest import Owner, saved_rollouts
+from t1cli.launch.json_files import read_json, write_json
+
+CLAIM: Final = "t1_campaign.json"
+
+
+def claim_problem(directory: Path, owner: Owner) -> str:
+    """Why a directory must not be saved into; empty when it is free or this run's own."""
+    claim = read_json(directory / CLAIM)
+    if claim is None:
+        if saved := saved_rollouts(directory):
+            return f"it holds checkpoints of unknown origin (rollouts {saved[0]} to {saved[-1]})"
+        return ""
+    if claim.get("run_dir") != owner.run_dir:
+        return f"it belongs to {claim.get('run_dir')} (campaign `{claim.get('campaign')}`)"
+    if claim.get("role") != owner.role:
+        return f"it is the {claim.get('role')}'s, not the {owner.role}'s"
+    if claim.get("family") != owner.family:
+        return f"it belongs to another campaign that was also called `{claim.get('campaign')}`"
+    return ""
+
+
+def claim(directory: Path, owner: Owner) -> None:
+    """Make a directory this run's. Raises Refused when it is somebody else's."""
+    problem = claim_problem(directory, owner)
+    if problem:
+        raise Refused(
+            f"the {owner.role} cannot save here: {problem}",
+            where=str(directory),
+            hint=f"another directory for checkpoint.{owner.role}_dir, or none: then it lies in the run directory",
+        )
+    if read_json(directory / CLAIM) is None:
+        write_json(directory / CLAIM, asdict(owner))

@@ -1,0 +1,90 @@
+"""What all trials of a job share in one process: tasks, sandboxes, template and the world made of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, cast
+
+from t1cli.errors import Refused
+from t1cli.plugin.settings import Settings, settings_of
+from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.sandbox import LocalSandbox
+from t1cli.terminal.harness.chat_template import ChatTemplate
+from t1cli.terminal.harness.limits import evaluation_limits
+from t1cli.terminal.rollout.from_spec import RunPlace, build_world
+from t1cli.terminal.rollout.world import TrialWorld
+from t1cli.terminal.sandbox.local import LocalProvider
+from t1cli.terminal.sandbox.sandbox import SandboxProvider
+from t1cli.terminal.tasks.load import load_pool
+from t1cli.terminal.tasks.task import Task
+
+TEMPLATES: Final[Mapping[str, str]] = {"t1-tiny": "t1cli.embedded.template:TinyChatTemplate"}
+"""model.family to `module:Class`; a name, so that this room does not import the engine."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One process's view of the campaign."""
+
+    settings: Settings
+    tasks: tuple[Task, ...]
+    evaluation_tasks: tuple[Task, ...]
+    world: TrialWorld
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return self.settings.spec
+
+    @property
+    def evaluation_world(self) -> TrialWorld:
+        """The world with the evaluation's own budgets."""
+        assert self.spec.evaluation is not None
+        return replace(self.world, limits=evaluation_limits(self.spec.evaluation, self.spec.rollout))
+
+
+def campaign_of(args: Any) -> Campaign:
+    """The campaign of slime's namespace; made once per process and engine address."""
+    return _opened(settings_of(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
+
+
+def provider_of(settings: Settings) -> SandboxProvider:
+    """The spec's sandboxes, as this node makes them. Raises Refused for a kind that has no provider here."""
+    sandbox = settings.spec.sandbox
+    if isinstance(sandbox, LocalSandbox):
+        return LocalProvider(sandbox, settings.run.sandboxes)
+    raise Refused(f"no provider of `sandbox.kind: {sandbox.kind}` in this version", hint="`sandbox.kind: local`")
+
+
+def template_of(spec: ExperimentSpec) -> ChatTemplate:
+    """The append-only chat template of the model's family. Raises Refused when there is none."""
+    if spec.model.family not in TEMPLATES:
+        raise Refused(
+            f"no append-only chat template for model.family `{spec.model.family}`",
+            hint=f"families with one: {', '.join(sorted(TEMPLATES))}",
+        )
+    module, _, name = TEMPLATES[spec.model.family].partition(":")
+    return cast(ChatTemplate, getattr(import_module(module), name)())
+
+
+@lru_cache(maxsize=2)
+def _opened(settings: Settings, engine_url: str) -> Campaign:
+    spec = settings.spec
+    provider = provider_of(settings)
+    # A session that died left its sandboxes behind under the same owner.
+    asyncio.run(provider.sweep(settings.owner))
+    evaluation = () if spec.evaluation is None else load_pool(Path(spec.evaluation.path))[: spec.evaluation.num_tasks]
+    run = settings.run
+    world = build_world(
+        spec,
+        provider=provider,
+        template=template_of(spec),
+        engine_url=engine_url,
+        place=RunPlace(settings.owner, f"{run.name}-{run.attempt}", run.trials),
+    )
+    tasks = load_pool(Path(spec.tasks.path), layout=spec.tasks.layout, families=spec.tasks.families)
+    return Campaign(settings, tasks, evaluation, world)

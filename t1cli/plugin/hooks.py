@@ -1,0 +1,73 @@
+"""The only dotted paths given to slime, each a thin call into a room.
+
+| argument of slime | path |
+|---|---|
+| `--rollout-function-path`, `--eval-function-path` | `t1cli.plugin.hooks.generate_rollout` |
+| `--custom-generate-function-path` (fully async) | `t1cli.plugin.hooks.generate` |
+| `--data-source-path` | `t1cli.plugin.hooks.TaskSource` |
+| `--custom-reward-post-process-path` (GRPO) | `t1cli.plugin.hooks.group_rewards` |
+| `--rollout-data-postprocess-path` (PPO) | `t1cli.plugin.hooks.explain_variance` |
+| `--custom-megatron-init-path` | `t1cli.plugin.hooks.start_trainer` |
+| Ray's `worker_process_setup_hook` | `t1cli.plugin.hooks.set_up_worker` |
+
+Settings reach them as the key `t1` of slime's `--custom-config-path` file. Imports stay inside the functions: Ray
+loads this module in every process of a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from t1cli.plugin.task_source import TaskSource as TaskSource
+
+
+def generate_rollout(args: Any, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """One rollout or one evaluation on terminal tasks, as slime's RolloutFnTrainOutput or RolloutFnEvalOutput."""
+    from t1cli.plugin.rollout import evaluate, generate_batch
+
+    return evaluate(args, rollout_id) if evaluation else generate_batch(args, rollout_id)
+
+
+async def generate(args: Any, sample: Any, sampling_params: dict[str, Any], evaluation: bool = False) -> Any:
+    """One trial for slime's own rollout loops: a list of Samples with one group_id, rewards included."""
+    from t1cli.plugin.generate import play
+
+    return await play(args, sample, sampling_params, evaluation=evaluation)
+
+
+def group_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Raw rewards and per-group z-scores over trainable samples alone."""
+    from t1cli.plugin.group_rewards import raw_and_shaped
+
+    return raw_and_shaped(args, samples)
+
+
+def explain_variance(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
+    """Log the critic's explained variance over loss tokens of all ranks; changes nothing in the data."""
+    from t1cli.plugin.value_fit import log_value_fit
+
+    log_value_fit(args, rollout_id, rollout_data)
+
+
+def start_trainer(args: Any) -> None:
+    """Lengthen the time limits that slime leaves at their defaults; runs in every trainer rank."""
+    from t1cli.plugin.patches.apply import patch_trainer
+
+    patch_trainer(args)
+
+
+def set_up_worker() -> None:
+    """Bound slime's control-plane HTTP; runs in every process of the job before its own code."""
+    from t1cli.plugin.patches.control_plane import patch_on_import
+
+    patch_on_import()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TaskSource":
+        from t1cli.plugin.task_source import TaskSource
+
+        return TaskSource
+    raise AttributeError(name)

@@ -1,0 +1,73 @@
+"""slime's rollout function: a batch of terminal trials, or an evaluation, in an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from t1cli.plugin.campaign import Campaign, campaign_of
+from t1cli.plugin.checkpoints.keeper import keep
+from t1cli.plugin.checkpoints.scores import record_scores
+from t1cli.plugin.patches.control_plane import patch_now
+from t1cli.plugin.to_sample import evaluation_data, to_samples
+from t1cli.terminal.rollout.batch import run_rollout
+from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult
+from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
+from t1cli.terminal.rollout.from_spec import rollout_plan
+from t1cli.terminal.trajectory.store import save_rows
+
+_INDEX_STRIDE: Final = 1_000_000
+"""Sample numbers of one rollout; no rollout has more rows."""
+
+
+def generate_batch(args: Any, rollout_id: int) -> Any:
+    """RolloutFnTrainOutput of exactly `batch_size` groups. Raises RolloutAborted when the batch never fills."""
+    from slime.rollout.base_types import RolloutFnTrainOutput  # type: ignore[import-not-found]
+
+    patch_now()
+    campaign = campaign_of(args)
+    keep(campaign.settings)
+    plan = rollout_plan(campaign.spec, rollout_id, campaign.tasks)
+    result = asyncio.run(run_rollout(campaign.world, plan))
+    save_rows(campaign.settings.run.rollouts / f"rollout_{rollout_id:06d}.npz", result.rows)
+    samples = to_samples(
+        result.rows,
+        first_index=rollout_id * _INDEX_STRIDE,
+        with_routing=campaign.spec.rollout.routing_replay and bool(campaign.spec.model.architecture.num_experts),
+    )
+    return RolloutFnTrainOutput(samples=samples, metrics=result.metrics)
+
+
+def evaluate(args: Any, rollout_id: int) -> Any:
+    """RolloutFnEvalOutput of the evaluation block; lost trials are counted, never scored as 0."""
+    from slime.rollout.base_types import RolloutFnEvalOutput
+
+    patch_now()
+    campaign = campaign_of(args)
+    evaluation = campaign.spec.evaluation
+    if evaluation is None:
+        return RolloutFnEvalOutput(data={}, metrics={})
+    result = _run_evaluation(campaign, rollout_id)
+    scored = result.scored
+    if result.complete:
+        # A mean over part of the set is no figure to choose a checkpoint by.
+        record_scores(campaign.settings.actor_dir, rollout_id, result.metrics(evaluation.name))
+    data = evaluation_data(
+        [trial.reward.value for trial in scored if trial.reward], [trial.outcome.stop.truncated for trial in scored]
+    )
+    # slime derives eval/NAME and its truncation itself; these two it would overwrite with its own.
+    own = (f"eval/{evaluation.name}", f"eval/{evaluation.name}-truncated_ratio")
+    metrics = {name: value for name, value in result.metrics(evaluation.name).items() if name not in own}
+    return RolloutFnEvalOutput(data={evaluation.name: data} if scored else {}, metrics=metrics)
+
+
+def _run_evaluation(campaign: Campaign, rollout_id: int) -> EvaluationResult:
+    evaluation = campaign.spec.evaluation
+    assert evaluation is not None
+    plan = EvaluationPlan(
+        tag=f"r{rollout_id}",
+        tasks=campaign.evaluation_tasks,
+        repeats=evaluation.repeats,
+        infrastructure_retries=evaluation.infrastructure_retries,
+    )
+    return evaluate_tasks(campaign.evaluation_world, plan)

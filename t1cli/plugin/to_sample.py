@@ -1,0 +1,99 @@
+"""TrainingRow to slime's Sample; the only file that knows Sample.
+
+Rules of slime v0.3.0 (`slime/utils/types.py`, `slime/ray/rollout.py`): `tokens` are prompt and response together,
+`loss_mask` and `rollout_log_probs` have one entry per response token, optional fields are taken from all samples or
+from none, siblings of one trial share `group_id`, and a response is never empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from t1cli.terminal.rollout.outcome import StopReason
+from t1cli.terminal.trajectory.row import TrainingRow
+
+_SHORTEST_RESPONSE: Final = 1
+
+
+def to_samples(rows: Sequence[TrainingRow], *, first_index: int, with_routing: bool) -> list[list[Any]]:
+    """slime's nested form: prompt groups × trials, a trial of several rows being a list of siblings.
+
+    `first_index` numbers samples and trials from there on: slime wants them unique within a rollout.
+    """
+    groups: dict[int, dict[str, list[TrainingRow]]] = {}
+    for row in rows:
+        groups.setdefault(row.group_id, {}).setdefault(row.trial_id, []).append(row)
+    index, trial, nested = first_index, first_index, []
+    for trials in groups.values():
+        group: list[Any] = []
+        for siblings in trials.values():
+            samples = []
+            for row in siblings:
+                samples.append(to_sample(row, index=index, trial=trial, with_routing=with_routing))
+                index += 1
+            group.append(samples if len(samples) > 1 else samples[0])
+            trial += 1
+        nested.append(group)
+    return nested
+
+
+def to_sample(row: TrainingRow, *, index: int, trial: int, with_routing: bool) -> Any:
+    """One Sample; `trial` becomes its group_id, the unit of slime's loss and batching."""
+    from slime.utils.types import Sample  # type: ignore[import-not-found]
+
+    # A row without a single reply token still has to end in one (masked) response token: PPO indexes the last one.
+    start = min(row.response_start, len(row.tokens) - _SHORTEST_RESPONSE)
+    mask = row.loss_mask[start:].tolist()
+    truncated = StopReason(row.stop).truncated
+    return Sample(
+        group_index=row.group_id,
+        index=index,
+        group_id=trial,
+        tokens=row.tokens.tolist(),
+        response_length=len(row.tokens) - start,
+        reward=row.reward,
+        loss_mask=mask,
+        rollout_log_probs=row.log_probs[start:].tolist(),
+        rollout_routed_experts=_routing(row, with_routing),
+        weight_versions=[str(version) for version in row.weight_versions],
+        remove_sample=not any(mask),
+        status=Sample.Status.TRUNCATED if truncated else Sample.Status.COMPLETED,
+        metadata={
+            "raw_reward": row.reward,
+            "round_number": row.audit.turns,
+            "trial_id": row.trial_id,
+            "task": row.task,
+            "family": row.family,
+            "stop": row.stop,
+        },
+    )
+
+
+def lost_sample(sample: Any) -> Any:
+    """The Sample that slime's own loops get for a trial that the infrastructure lost: no reward, no loss, no crash.
+
+    ABORTED would leave its reward at None, which breaks PPO.
+    """
+    from slime.utils.types import Sample
+
+    sample.tokens = sample.tokens or [0, 0]
+    sample.response_length = _SHORTEST_RESPONSE
+    sample.loss_mask = [0] * _SHORTEST_RESPONSE
+    sample.rollout_log_probs = [0.0] * _SHORTEST_RESPONSE
+    sample.reward, sample.remove_sample, sample.status = 0.0, True, Sample.Status.FAILED
+    return sample
+
+
+def evaluation_data(rewards: Sequence[float], truncated: Sequence[bool]) -> dict[str, Any]:
+    """What slime's evaluation log takes for one task set."""
+    return {"rewards": list(rewards), "truncated": [bool(cut) for cut in truncated]}
+
+
+def _routing(row: TrainingRow, wanted: bool) -> Any:
+    """(T - 1, L, K) int32, slime's shape; TrainingRow keeps the smallest type that holds the experts."""
+    if not wanted or row.routed_experts is None:
+        return None
+    return np.ascontiguousarray(row.routed_experts, dtype=np.int32)
