@@ -224,7 +224,14 @@ def bridge(path: Path) -> Peer:
     module = _load_bridge(path / "src/megatron/bridge/training/utils/theoretical_memory_utils.py")
 
     def cannot(case: Case) -> str:
-        return _limits(case) or ("multi-latent attention" if case.arch.mla else "")
+        if why := _limits(case):
+            return why
+        if case.arch.mla:
+            return "multi-latent attention"
+        if case.workload.recompute.kind != "none":
+            return "assumes selective recomputation of attention"
+        later = case.layout.pp > 1 and case.stage not in ("0", "max")
+        return "one figure for the most loaded stage, the reading is of another" if later else ""
 
     return Peer("Megatron-Bridge", cannot, lambda case: _bridge_gib(module, case))
 
@@ -300,10 +307,14 @@ def _bridge_gib(module: Any, case: Case) -> float:
         model=model,
         train=types.SimpleNamespace(micro_batch_size=work.sequences_per_micro_batch),
         optimizer=types.SimpleNamespace(use_distributed_optimizer=work.optimizer.distributed),
-        data_parallel_size=layout.dense_shards,
+        data_parallel_size=layout.dp,
         ddp=types.SimpleNamespace(grad_reduce_in_fp32=work.optimizer.grad_bytes == 4),
         world_size=layout.world,
     )
+    if hasattr(module, "estimate_training_memory"):
+        found = module.estimate_training_memory(config, num_microbatches=work.micro_batches)
+        parts = [*found.model_state_components, found.activation]
+        return float(sum(part.memory_bytes for part in parts)) / GIB
     states = module.compute_weight_and_optimizer_memory(config)
     activations = module.compute_activation_memory(config, num_microbatches=work.micro_batches)
     return float(states + activations) / GIB
