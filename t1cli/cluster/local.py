@@ -42,7 +42,7 @@ class ActorFailed(T1Error):
 
 
 class RemoteObject:
-    """An object living in a process of its own. Calls run there in the order they were made."""
+    """An object living in a process of its own. By default calls run there in the order they were made."""
 
     def __init__(self, handle: Any, name: str) -> None:
         self._handle, self.name = handle, name
@@ -113,11 +113,14 @@ class LocalCluster:
             raise CouldNotAsk(f"a private Ray did not start: {failure}", hint=f"its logs: {logs}") from failure
         return cluster
 
-    def spawn(self, target: str, *arguments: object, name: str, **named: object) -> RemoteObject:
-        """Start `module:Class` in a process of its own; a failing constructor shows at the first call."""
+    def spawn(self, target: str, *arguments: object, name: str, at_once: int = 1, **named: object) -> RemoteObject:
+        """Start `module:Class` in a process of its own; a failing constructor shows at the first call.
+
+        Up to `at_once` calls run in it side by side; with more than one their order is the caller's business.
+        """
         import ray
 
-        remote: Any = ray.remote(_Host).options(num_cpus=0, max_restarts=0, max_task_retries=0)
+        remote: Any = ray.remote(_Host).options(num_cpus=0, max_restarts=0, max_task_retries=0, max_concurrency=at_once)
         return RemoteObject(remote.remote(target, arguments, named), name)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from t1cli.embedded.cpu_environment import cpu_environment
 from t1cli.embedded.first_weights import first_weights
 from t1cli.embedded.pipeline import Schedule, run_pipeline
 from t1cli.embedded.processes import Processes
-from t1cli.errors import ExitCode
+from t1cli.errors import ExitCode, T1Error
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.open_metrics import open_metrics
 from t1cli.launch.run_directory import RunDirectory
@@ -101,11 +101,18 @@ class _Campaign:
             if spec.evaluation is not None and spec.evaluation.before_training and not first:
                 await work.evaluate(-1)
             done = await run_pipeline(work, schedule)
-        except asyncio.CancelledError:
-            if await work.save_unsaved():
-                self._note("interrupted; what was trained is saved")
+        except (asyncio.CancelledError, T1Error):
+            await self._save_what_can_be(work)
             raise
+        finally:
+            work.close()
         return CampaignEnd("finished" if done >= schedule.end else "stopped", done)
+
+    async def _save_what_can_be(self, work: CampaignWork) -> None:
+        """After an interruption or a failure elsewhere the trainer is still consistent, if it is there at all."""
+        with suppress(T1Error):
+            if await work.save_unsaved():
+                self._note("what was trained is saved")
 
     def _note(self, message: str) -> None:
         self._records.events.write(EventKind.NOTE, message=message)

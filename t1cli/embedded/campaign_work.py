@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.pipeline import Batch
@@ -23,6 +24,8 @@ from t1cli.terminal.rollout.from_spec import rollout_plan
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import save_rows
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class CampaignWork:
     ) -> None:
         self._spec, self._processes, self._world, self._pools = spec, processes, world, pools
         self._records = records
+        self._server_end = asyncio.ensure_future(processes.server_end())
         self._score: float | None = None
         self._waiting_since = self._rollout_began = time.monotonic()
         self._unsaved = False
@@ -58,7 +62,8 @@ class CampaignWork:
     async def generate(self, rollout_id: int) -> RolloutResult:
         """Run one rollout; its rows are on disk before anybody trains on them."""
         with self._records.events.phase(self._phase("rollout")):
-            result = await run_rollout(self._world, rollout_plan(self._spec, rollout_id, self._pools.training))
+            plan = rollout_plan(self._spec, rollout_id, self._pools.training)
+            result = await until_ended(run_rollout(self._world, plan), self._server_end)
             path = self._records.run.rollouts / f"rollout_{rollout_id:06d}.npz"
             await asyncio.to_thread(save_rows, path, result.rows)
         return result
@@ -117,6 +122,10 @@ class CampaignWork:
         await self._evaluate_if_due(rollout_id)
         self._note_score(merged)
 
+    def close(self) -> None:
+        """Stop watching the server."""
+        self._server_end.cancel()
+
     def stop_requested(self) -> bool:
         """Whether the run's stop request exists."""
         return self._records.run.stop_request.exists()
@@ -133,7 +142,7 @@ class CampaignWork:
             infrastructure_retries=evaluation.infrastructure_retries,
         )
         with self._records.events.phase("evaluation"):
-            result = await run_evaluation(world, plan)
+            result = await until_ended(run_evaluation(world, plan), self._server_end)
         metrics = result.metrics(evaluation.name)
         self._score = metrics.get(f"eval/{evaluation.name}")
         self._records.metrics.eval(max(rollout_id, 0), metrics)
@@ -158,3 +167,19 @@ class CampaignWork:
     def _phase(self, name: str) -> str:
         # Phases that overlap each see the CPU seconds of both, so the name says that they do.
         return f"{name} (overlapped)" if self._spec.rollout.pipeline == "one_step" else name
+
+
+async def until_ended(work: Coroutine[None, None, T], end: asyncio.Future[None]) -> T:
+    """The result of `work`; when `end` fails first, `work` is cancelled, waited for, and that failure raised."""
+    task = asyncio.ensure_future(work)
+    either: set[asyncio.Future[T] | asyncio.Future[None]] = {task, end}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            # Without the server every trial would be lost, refilled and lost again until the rollout's deadline.
+            end.result()
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 import torch
@@ -17,6 +18,7 @@ from t1cli.spec.engine import EmbeddedEngine
 from t1cli.spec.experiment import ExperimentSpec
 
 _BARRIER_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
 
 
 class InferenceProcess:
@@ -49,6 +51,13 @@ class InferenceProcess:
         if running or waiting:
             raise T1Error(f"weights {version} came while {running} requests ran and {waiting} waited")
         return int(self._engine.update_weights(weights, str(version)).result(timeout=_BARRIER_SECONDS))
+
+    def wait_for_end(self) -> None:
+        """Return never while the decode loop runs; raises T1Error when it has died."""
+        assert self._engine is not None, "start comes first"
+        while self._engine.alive:
+            time.sleep(_LOOK_SECONDS)
+        raise T1Error("the inference server's decode loop has died", hint="its output under logs/ray/")
 
     def _settings(self) -> DecoderSettings:
         evaluation = self._spec.evaluation

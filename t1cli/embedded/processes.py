@@ -39,7 +39,10 @@ class Processes:
             actor_weights=first_weights,
             threads=trainer_threads(spec),
         )
-        server = cluster.spawn("t1cli.embedded.inference_process:InferenceProcess", spec, name="inference server")
+        # Two calls at once: one waits all the time for the server's end, the other publishes.
+        server = cluster.spawn(
+            "t1cli.embedded.inference_process:InferenceProcess", spec, name="inference server", at_once=2
+        )
         return cls(trainer, server)
 
     async def load(self) -> Progress | None:
@@ -50,6 +53,10 @@ class Processes:
         """Start the server on the trainer's weights; returns its URL."""
         version = await self._trainer.call("version")
         return str(await self._server.call("start", self._trainer.begin("publish"), version))
+
+    async def server_end(self) -> None:
+        """Return never while the server answers; raises T1Error when it or its process has died."""
+        await self._server.call("wait_for_end")
 
     async def train(self, rollout_id: int, rows: Sequence[TrainingRow]) -> Metrics:
         """One step on one batch."""

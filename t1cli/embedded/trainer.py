@@ -20,7 +20,7 @@ from t1cli.embedded.ppo import ActorSettings, actor_pass, behaviour_log_probs, c
 from t1cli.embedded.role import Role, load_optimizer_tensors, make_role, optimizer_tensors
 from t1cli.embedded.routing_study import free_routing_metrics
 from t1cli.embedded.weights import read_weights
-from t1cli.errors import Refused
+from t1cli.errors import Refused, T1Error
 from t1cli.launch.save_directories import SaveDirectories
 from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
@@ -56,6 +56,7 @@ class Trainer:
         torch.manual_seed(spec.seed)
         self._spec, self._directories = spec, directories
         self._version = self._next_rollout = 0
+        self._between_steps = True
         self._actor = _make_actor(spec, actor_weights)
         self._critic = _make_critic(spec, self._actor.model)
         self._snapshots: dict[int, dict[str, Tensor]] = {}
@@ -63,6 +64,7 @@ class Trainer:
 
     def train(self, rollout_id: int, rows: Sequence[TrainingRow]) -> Metrics:
         """One step per role on one rollout's rows; slime's metric names, seconds under `perf/`."""
+        self._between_steps = False
         started = time.monotonic()
         sampled_by = _only_version(rows)
         batches = micro_batches(
@@ -74,6 +76,7 @@ class Trainer:
             self._train_actor(batches, advantages, sampled_by, metrics)
         self._version += 1
         self._next_rollout = rollout_id + 1
+        self._between_steps = True
         metrics["perf/train_time"] = time.monotonic() - started
         return metrics
 
@@ -93,7 +96,12 @@ class Trainer:
         return self._version
 
     def save(self, score: float | None) -> tuple[SavedRole, ...]:
-        """Write a checkpoint of every role as it stands after the last trained rollout, then apply retention."""
+        """Write a checkpoint of every role as it stands after the last trained rollout, then apply retention.
+
+        Raises T1Error after a step that failed half-way: its critic may have moved on and its actor not.
+        """
+        if not self._between_steps:
+            raise T1Error("a training step failed half-way; the last checkpoint stays what it is")
         progress = Progress(self._next_rollout, self._version, score)
         full = self._spec.checkpoint.what == "full"
         saved = []

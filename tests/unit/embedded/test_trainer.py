@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from t1cli.embedded.trainer import Trainer
-from t1cli.errors import Refused
+from t1cli.errors import Refused, T1Error
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
 from t1cli.spec.experiment import ExperimentSpec
@@ -151,6 +151,25 @@ def test_weights_alone_are_no_ground_to_resume_on(
     trainer.save(score=None)
     with pytest.raises(Refused, match="weights alone"):
         trainer_in(tmp_path, spec).load()
+
+
+def test_a_step_that_failed_half_way_is_never_saved(
+    tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows
+) -> None:
+    """The critic has stepped when the actor's log-probs turn out to be useless."""
+    trainer = trainer_in(tmp_path, tiny_spec())
+    trainer.train(0, synthetic_rows(4, seed=1))
+    trainer.save(score=None)
+    good = weights_of(trainer)
+    with torch.no_grad():
+        trainer._actor.model.embed.weight[:] = math.nan
+    with pytest.raises(T1Error, match="gradient norm is nan"):
+        trainer.train(1, synthetic_rows(4, seed=2, version=1))
+    with pytest.raises(T1Error, match="half-way"):
+        trainer.save(score=None)
+    again = trainer_in(tmp_path, tiny_spec())
+    again.load()
+    assert equal(weights_of(again), good)
 
 
 def test_grpo_needs_no_critic(tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows) -> None:
