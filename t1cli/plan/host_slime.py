@@ -53,7 +53,7 @@ def _per_gpu(spec: ExperimentSpec, layout: Layout, workload: Workload) -> dict[s
 
 def old_actor_copies(spec: ExperimentSpec) -> int:
     """keep-old-actor with update interval 1 keeps `old_actor` and `rollout_actor` (C9); a sync run keeps none."""
-    keep = spec.algorithm.keep_old_actor if spec.algorithm.kind == "ppo" else None
+    keep = spec.algorithm.keep_old_actor
     if keep is None:
         keep = spec.rollout.pipeline != "sync"
     return 2 if keep else 0

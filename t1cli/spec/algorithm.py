@@ -22,6 +22,10 @@ class AdamSpec(Block):
     """Global gradient-norm limit."""
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Learning-rate decay."""
+    min_learning_rate: NonNegativeFloat | None = None
+    """Where the decay ends; null means 0."""
+    warmup_fraction: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Share of the optimizer steps over which the learning rate rises; null means none."""
 
 
 class Correction(Block):
@@ -59,6 +63,8 @@ class PPO(Block):
     """GAE's lambda."""
     kl_loss_coef: NonNegativeFloat = 0.0
     """Weight of the KL loss to the reference; 0 is off."""
+    use_kl_loss: bool | None = None
+    """Load the reference and log the KL loss even at weight 0; null means: whenever the weight is above 0."""
     kl_reward_coef: NonNegativeFloat = 0.0
     """Weight of the per-token KL penalty in the reward; 0 is off."""
     entropy_coef: NonNegativeFloat = 0.0
@@ -77,6 +83,8 @@ class PPO(Block):
     """Truncated importance sampling."""
     keep_old_actor: bool | None = None
     """Rotate a snapshot of the behaviour policy at the weight push; null means: whenever the pipeline is not sync."""
+    per_token_loss: bool = False
+    """Weigh every token alike instead of every sample."""
 
 
 class GRPO(Block):
@@ -84,6 +92,10 @@ class GRPO(Block):
 
     kind: Literal["grpo"] = "grpo"
     """Group baseline."""
+    estimator: Literal["grpo", "gspo", "cispo", "reinforce_plus_plus", "reinforce_plus_plus_baseline"] = "grpo"
+    """Variant: the ratio per token, per sequence (gspo), clipped weights (cispo), or without groups (reinforce)."""
+    loss: Literal["policy_loss", "sft_loss"] = "policy_loss"
+    """`sft_loss` imitates given answers; nothing is sampled or rewarded."""
     clip: PositiveFloat = 0.2
     """Lower ratio clip."""
     clip_high: PositiveFloat | None = None
@@ -92,12 +104,22 @@ class GRPO(Block):
     """Weight of the KL loss to the reference."""
     kl_loss_kind: Literal["k1", "k2", "k3", "low_var_kl"] = "k3"
     """Estimator of the KL loss."""
+    use_kl_loss: bool | None = None
+    """Load the reference and log the KL loss even at weight 0; null means: whenever the weight is above 0."""
+    kl_reward_coef: NonNegativeFloat = 0.0
+    """Weight of the per-token KL penalty in the reward; 0 is off."""
     entropy_coef: NonNegativeFloat = 0.0
     """Weight of the entropy bonus."""
     aux_loss_coef: NonNegativeFloat = 0.0
     """Weight of the MoE load-balancing loss."""
     normalize_std: bool = True
     """Divide a group's advantages by their standard deviation."""
+    normalize_advantages: bool = False
+    """Whiten advantages over the batch; REINFORCE++ needs it."""
+    keep_old_actor: bool | None = None
+    """Rotate a snapshot of the behaviour policy at the weight push; null means: whenever the pipeline is not sync."""
+    per_token_loss: bool = False
+    """Weigh every token alike instead of every sample."""
     length_normalize: bool = False
     """Divide a sample's advantage by its length over the group's mean length."""
     actor_learning_rate: PositiveFloat

@@ -27,6 +27,8 @@ class CheckpointSpec(Block):
     """Directory of the actor's checkpoints; null puts it in the run directory."""
     critic_dir: str | None = None
     """Directory of the critic's; null puts it beside the actor's. Must differ from it."""
+    load_dir: str | None = None
+    """Directory to continue from; null means the actor's own."""
     every_rollouts: PositiveInt = 10
     """Rollouts between saves."""
     what: Literal["weights", "full"] = "weights"

@@ -1,22 +1,22 @@
-"""Presets left to right, then the file, then `--set`: one tree. The only user of OmegaConf."""
+"""Presets left to right, then the file, then `--set`: one tree."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from t1cli.errors import Diagnostic
 from t1cli.spec.locate import preset_names, presets_dir, shown_path
 from t1cli.spec.merge import merge
 from t1cli.spec.node import Node, Origin, Place
 from t1cli.spec.overrides import read_overrides
+from t1cli.spec.references import resolve_references
 from t1cli.spec.yaml_reader import Layer, read_file
 
 EXPERIMENT = "experiment"
+MAX_PRESETS = 64
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def compose(path: Path, overrides: Sequence[str], problems: list[Diagnostic]) ->
         _complain_of_unused(own, root, problems)
     merged = merge(root, read_overrides(overrides, problems))
     tree = replace(merged.tree, place=Place(shown))
-    return Composed(_interpolate(tree, problems), dropped | dict(merged.dropped), complete)
+    return Composed(resolve_references(tree, problems), dropped | dict(merged.dropped), complete)
 
 
 def _preset_layers(own: Node, problems: list[Diagnostic]) -> tuple[list[Node], bool]:
@@ -58,6 +58,9 @@ def _preset_layers(own: Node, problems: list[Diagnostic]) -> tuple[list[Node], b
         return [], True
     if not isinstance(listed.content, tuple):
         _say(listed, "`presets` must be a list of names such as `model/qwen3-8b`", problems)
+        return [], False
+    if len(listed.content) > MAX_PRESETS:
+        _say(listed, f"{len(listed.content)} presets", problems, f"at most {MAX_PRESETS}; the kinds are about a dozen")
         return [], False
     layers: list[Node] = []
     seen: dict[str, Place] = {}
@@ -107,62 +110,3 @@ def _complain_of_unused(own: Node, tree: Node, problems: list[Diagnostic]) -> No
 
 def _say(node: Node, message: str, problems: list[Diagnostic], hint: str = "") -> None:
     problems.append(Diagnostic(message, node.place.exact, node.place.source_line, hint))
-
-
-def _interpolate(tree: Node, problems: list[Diagnostic]) -> Node:
-    """`${a.b}` becomes the value under that key. Nothing is read from outside the spec."""
-    if not _mentions_reference(tree):
-        return tree
-    from omegaconf import OmegaConf
-
-    return _resolved(tree, OmegaConf.create(tree.plain()), problems)
-
-
-def _mentions_reference(node: Node) -> bool:
-    if isinstance(node.content, dict):
-        return any(_mentions_reference(child) for child in node.content.values())
-    if isinstance(node.content, tuple):
-        return any(_mentions_reference(child) for child in node.content)
-    return isinstance(node.content, str) and "${" in node.content
-
-
-def _resolved(node: Node, config: Any, problems: list[Diagnostic]) -> Node:
-    if isinstance(node.content, dict):
-        content: Any = {key: _child(child, config, key, problems) for key, child in node.content.items()}
-    elif isinstance(node.content, tuple):
-        content = tuple(_child(child, config, index, problems) for index, child in enumerate(node.content))
-    else:
-        return node
-    return replace(node, content=content)
-
-
-def _child(node: Node, config: Any, key: str | int, problems: list[Diagnostic]) -> Node:
-    if not isinstance(node.content, str):
-        return _resolved(node, config[key], problems) if isinstance(node.content, dict | tuple) else node
-    return _look_up(node, config, key, problems) if "${" in node.content else node
-
-
-def _look_up(node: Node, config: Any, key: str | int, problems: list[Diagnostic]) -> Node:
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    if re.search(r"\$\{[^}]*:", node.content):
-        hint = 'only `${block.key}` is read; hand outside values in with --set block.key="$VALUE"'
-        _say(node, f"`{node.content}` asks for something outside the spec", problems, hint)
-        return node
-    try:
-        value = config[key]
-        value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except (OmegaConfBaseException, RecursionError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it refers to itself"
-        _say(node, f"cannot resolve `{node.content}`: {reason}", problems)
-        return node
-    return _as_node(value, node)
-
-
-def _as_node(value: Any, model: Node) -> Node:
-    if isinstance(value, dict):
-        return replace(model, content={str(key): _as_node(child, model) for key, child in value.items()}, text="")
-    if isinstance(value, list):
-        return replace(model, content=tuple(_as_node(child, model) for child in value), text="")
-    return replace(model, content=value, text="")

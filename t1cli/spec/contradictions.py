@@ -89,7 +89,7 @@ def _batch(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     algorithm = blocks.get("algorithm", GRPO)
     if algorithm is None:
         return
-    if rollout.samples_per_prompt < 2:
+    if rollout.samples_per_prompt < 2 and algorithm.loss == "policy_loss" and algorithm.estimator in _GROUP_BASELINES:
         yield Contradiction(
             "rollout.samples_per_prompt",
             "GRPO with one sample per prompt: the only sample is its own baseline, so every advantage is 0",
@@ -247,6 +247,8 @@ def _critic(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
             "set `model.checkpoints.warm_critic`, or leave both out for a cold critic",
         )
 
+
+_GROUP_BASELINES = ("grpo", "gspo", "cispo")
 
 RULES: tuple[Rule, ...] = (
     _batch,

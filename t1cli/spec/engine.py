@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from t1cli.spec.block import Block
+from t1cli.spec.inference import SGLangSpec
+from t1cli.spec.prompts import PromptData
 
 
 class SlimeEngine(Block):
@@ -24,10 +26,20 @@ class SlimeEngine(Block):
     """Ray dashboard or client address; null takes RAY_ADDRESS."""
     mem_fraction_static: float = Field(default=0.7, gt=0.0, lt=1.0)
     """SGLang's share of GPU memory for weights and KV cache."""
+    sglang: SGLangSpec = SGLangSpec()
+    """How the inference engines serve."""
     health_check_first_wait_seconds: PositiveFloat = 300.0
     """First wait of the engine health check; must survive cold kernel compiles."""
     env: dict[str, str] = Field(default_factory=dict)
     """Extra environment of the job; what t1 sets itself is refused here."""
+    t1_dir: str | None = None
+    """t1 checkout on the nodes; null means that it is installed in their image."""
+    from_script: bool = False
+    """Read from a slime script: slime's own rollout runs, and only keys that are written somewhere become arguments."""
+    leave_out: tuple[str, ...] = ()
+    """Arguments that are not passed although a key holds them, so that slime's own default applies."""
+    prompts: PromptData | None = None
+    """Prompts and functions of slime's own rollout; null for terminal campaigns."""
 
 
 class EmbeddedEngine(Block):

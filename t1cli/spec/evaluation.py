@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from t1cli.spec.block import Block
 
@@ -45,6 +45,8 @@ class EvaluationSpec(Block):
     """Whether the chat template lets the model think."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature."""
+    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
+    """Nucleus sampling; null means as in training."""
     infrastructure_retries: NonNegativeInt = 2
     """Retries of a trial that the infrastructure lost."""
     reference: Reference | None = None

@@ -45,6 +45,13 @@ def experiment_names() -> list[str]:
 
 def find_experiment(argument: Path) -> Path:
     """The experiment file behind a path, a directory or the bare name of a shipped experiment."""
+    try:
+        return _found(argument)
+    except OSError as error:
+        raise BadInput(f"no experiment can be at {argument}: {error.strerror}", str(argument), _near("")) from error
+
+
+def _found(argument: Path) -> Path:
     if argument.is_file():
         return argument
     if argument.is_dir():

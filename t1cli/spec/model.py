@@ -7,6 +7,11 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from t1cli.spec.block import Block
+from t1cli.spec.megatron import MegatronModel
+
+
+MAX_LAYERS, MAX_EXPERTS = 2000, 10_000
+"""An order of magnitude above every published model; the plan looks at each layer by itself."""
 
 
 class GatedDeltaNet(Block):
@@ -55,7 +60,7 @@ class Architecture(Block):
 
     hidden_size: PositiveInt
     """Width of the residual stream."""
-    num_hidden_layers: PositiveInt
+    num_hidden_layers: PositiveInt = Field(le=MAX_LAYERS)
     """Transformer layers, without MTP layers."""
     num_attention_heads: PositiveInt
     """Query heads."""
@@ -81,7 +86,7 @@ class Architecture(Block):
     """Extra norms after attention and after the feed-forward (GLM-4-9B)."""
     attention_sinks: bool = False
     """One learned sink per query head (gpt-oss)."""
-    num_experts: int = 0
+    num_experts: int = Field(default=0, le=MAX_EXPERTS)
     """Routed experts per MoE layer; 0 for a dense model."""
     num_experts_per_tok: int = 0
     """Experts chosen per token."""
@@ -131,6 +136,8 @@ class ModelSpec(Block):
     """The shape of the network."""
     checkpoints: Checkpoints = Checkpoints()
     """Where the first weights come from."""
+    megatron: MegatronModel = MegatronModel()
+    """What Megatron must be told beyond the shape."""
     train_mtp: bool = False
     """Whether MTP layers are loaded and trained."""
     source: str = Field(default="", description="Where the architecture's numbers come from.")

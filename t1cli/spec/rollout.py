@@ -47,6 +47,10 @@ class RolloutSpec(Block):
     """Sampling temperature."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Nucleus sampling."""
+    stop_token_ids: tuple[NonNegativeInt, ...] = ()
+    """Tokens that end a reply, besides the model's own."""
+    dynamic_filter: str | None = None
+    """Dotted path of a function that drops whole groups, for example those of equal rewards."""
     trial_wall_seconds: PositiveFloat
     """Whole-trial deadline, grading included."""
     command_timeout_seconds: PositiveFloat = 30.0

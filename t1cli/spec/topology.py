@@ -22,6 +22,8 @@ class TopologySpec(Block):
     """Whether engines and trainers share the same GPUs in turn."""
     tp: PositiveInt = 1
     """Tensor-parallel size; sequence parallelism is on whenever it is above 1."""
+    sequence_parallel: bool | None = None
+    """Shard activations between tensor-parallel layers; null means: whenever tp is above 1."""
     pp: PositiveInt = 1
     """Pipeline-parallel size."""
     vpp: PositiveInt = 1

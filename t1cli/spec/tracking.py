@@ -14,6 +14,8 @@ class WandbSpec(Block):
     """Project name."""
     group: str | None = None
     """Group name; null means the experiment's name."""
+    random_suffix: bool = False
+    """Let slime put a random ending on the group's name."""
     mode: Literal["online", "offline"] = "online"
     """`offline` writes local files only."""
 

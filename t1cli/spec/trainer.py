@@ -66,6 +66,34 @@ class TrainerSpec(Block):
     """Time limit of rebuilt NCCL groups; 120 is sensible with cp above 1."""
     gloo_timeout_minutes: PositiveInt = 60
     """Time limit of the Gloo control group."""
+    overlap_optimizer_offload: bool = False
+    """Overlap the optimizer's copies between host and GPU."""
+    attention_backend: str | None = "flash"
+    """Attention kernels of Transformer Engine; null leaves the choice to it."""
+    attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Dropout of attention weights."""
+    hidden_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Dropout of the residual stream."""
+    fp32_gradients: bool = True
+    """Accumulate and reduce gradients in fp32."""
+    fp32_attention_softmax: bool = True
+    """Softmax of attention in fp32."""
+    dynamic_batch: bool = True
+    """Pack micro-batches to `max_tokens_per_gpu`; otherwise each holds `micro_batch_size` samples."""
+    micro_batch_size: PositiveInt | None = None
+    """Samples of a micro-batch without packing; null means 1."""
+    qkv_format: Literal["thd", "bshd"] = "thd"
+    """`thd` packs samples, `bshd` pads them and excludes `dynamic_batch`."""
+    balance_data: bool = False
+    """Spread samples over data-parallel ranks by their lengths."""
+    log_probs_chunk_size: PositiveInt | None = None
+    """Tokens whose log-probs are computed at once; null means all."""
+    weight_push_buffer_bytes: PositiveInt | None = None
+    """Buffer of a weight push; null leaves slime's 512 MiB."""
+    bridge: bool = False
+    """Read and push weights through Megatron-Bridge instead of slime's own converters."""
+    deepep: bool = False
+    """DeepEP kernels of the `flex` dispatcher."""
     moe_dispatcher: Literal["alltoall", "allgather", "flex"] = "alltoall"
     """Megatron's MoE token dispatcher."""
     moe_imbalance: PositiveFloat | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,15 @@ from t1cli.spec.node import Node, Place
 MAX_BYTES = 1 << 20
 MAX_NODES = 20_000
 MAX_DEPTH = 32
+MAX_TEXT = 4096
+"""Characters of one value or key; the longest real ones are paths."""
+LARGEST_WHOLE = 2**53
+"""Whole numbers up to here are exact in JSON, YAML and floating point alike."""
+LARGEST, SMALLEST = 1e18, 1e-18
+"""Sizes between which arithmetic over a spec neither overflows nor divides by nothing."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that no name, path or text of a spec has, but that steer a terminal or end a C string."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,15 @@ def read_value(text: str, place: Place, problems: list[Diagnostic]) -> Node | No
 
 def _read_text(path: Path, shown: str, problems: list[Diagnostic]) -> str | None:
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        problems.append(Diagnostic(f"cannot read {shown}: {error.strerror}", shown))
+        hint = "an experiment is a YAML file that this user may read"
+        problems.append(Diagnostic(f"cannot read {shown}: {error.strerror}", shown, hint=hint))
         return None
     if len(raw) > MAX_BYTES:
-        problems.append(Diagnostic(f"{len(raw)} bytes is no experiment file; the limit is {MAX_BYTES}", shown))
+        hint = f"the limit is {MAX_BYTES} bytes; a real one has a few thousand"
+        problems.append(Diagnostic("too large to be an experiment file", shown, hint=hint))
         return None
     try:
         text = raw.decode("utf-8-sig")
@@ -127,8 +140,8 @@ class _Reader:
         """Whether the tree stays small once every alias is expanded; an alias to itself never is."""
         nodes, depth = _measure(root, {})
         if nodes > MAX_NODES:
-            message = f"more than {MAX_NODES} values once aliases are expanded"
-            self._say(root.start_mark, message, "write the values out")
+            message = f"more than {MAX_NODES} values, aliases expanded"
+            self._say(root.start_mark, message, "a spec has a few hundred; no alias stands inside its own anchor")
         elif depth > MAX_DEPTH:
             self._say(root.start_mark, f"nested {depth} deep; a spec needs no more than {MAX_DEPTH}")
         return nodes <= MAX_NODES and depth <= MAX_DEPTH
@@ -142,11 +155,16 @@ class _Reader:
         if not isinstance(node, yaml.ScalarNode) or node.tag not in _SCALAR_TAGS:
             self._say(node.start_mark, f"the YAML tag `{node.tag.replace('tag:yaml.org,2002:', '!!')}` is not allowed")
             return None
+        if wrong := _why_no_text(node.value):
+            self._say(node.start_mark, *wrong)
+            return None
         try:
             value: Any = self._constructor.construct_object(node)
-            str(value).encode()  # half a surrogate pair is no text
         except (yaml.YAMLError, ValueError) as error:
             self._say(node.start_mark, f"cannot read `{node.value}`: {_first_line(error)}")
+            return None
+        if wrong := _why_no_number(value):
+            self._say(node.start_mark, *wrong)
             return None
         return replace(self._node(value, place), text=node.value if node.style is None else "")
 
@@ -174,6 +192,9 @@ class _Reader:
         if node.tag == "tag:yaml.org,2002:merge":
             self._say(node.start_mark, "`<<` merges are not read", "list fragments under `presets:` instead")
             return None
+        if wrong := _why_no_text(node.value):
+            self._say(node.start_mark, *wrong)
+            return None
         return str(node.value)
 
     def _node(self, content: Any, place: Place) -> Node:
@@ -188,6 +209,24 @@ class _Reader:
     def _say(self, mark: yaml.Mark | None, message: str, hint: str = "") -> None:
         place = Place(self._layer.shown) if mark is None else self._place(mark)
         self._problems.append(Diagnostic(message, place.exact, place.source_line, hint))
+
+
+def _why_no_text(text: str) -> tuple[str, str] | None:
+    """What is wrong with a scalar as text, and a hint."""
+    if len(text) > MAX_TEXT:
+        return f"{len(text)} characters in one value", f"at most {MAX_TEXT}"
+    if control := _CONTROL.search(text):
+        return f"the control character U+{ord(control[0]):04X} in a value", "text of a spec is printable"
+    return None
+
+
+def _why_no_number(value: Any) -> tuple[str, str] | None:
+    """What is wrong with the size of a number, and a hint."""
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+        return f"a whole number of {len(str(abs(value)))} digits", f"at most {LARGEST_WHOLE} (2^53) in size"
+    if isinstance(value, float) and math.isfinite(value) and value != 0 and not SMALLEST <= abs(value) <= LARGEST:
+        return f"the number {value:g}", f"0, or between {SMALLEST:g} and {LARGEST:g} in size"
+    return None
 
 
 def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:

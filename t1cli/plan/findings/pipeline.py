@@ -70,7 +70,7 @@ def old_policy(draft: Draft) -> Iterator[Finding]:
     algorithm, rollout = draft.spec.algorithm, draft.spec.rollout
     if rollout.pipeline == "sync":
         return
-    keep = algorithm.keep_old_actor if algorithm.kind == "ppo" else None
+    keep = algorithm.keep_old_actor
     if keep is False:
         yield draft.finding(
             "C9",
