@@ -141,8 +141,8 @@ def _fit(observations: Sequence[Observation], names: tuple[str, ...]) -> Coeffic
 
 def _cost(observations: Sequence[Observation], names: tuple[str, ...], at: Coefficients) -> float:
     """Squared errors over the reading's sigma, plus squared moves over their prior sigma."""
-    errors = sum(((expected(item, at) - item.gib) / READING_SIGMA_GIB) ** 2 for item in observations)
-    moves = sum(((getattr(at, name) - getattr(DEFAULT, name)) / PRIOR_SIGMA[name]) ** 2 for name in names)
+    errors: float = sum(((expected(item, at) - item.gib) / READING_SIGMA_GIB) ** 2 for item in observations)
+    moves: float = sum(((getattr(at, name) - getattr(DEFAULT, name)) / PRIOR_SIGMA[name]) ** 2 for name in names)
     return errors + moves
 
 
