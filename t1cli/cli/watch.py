@@ -1,4 +1,4 @@
-"""`t1 watch SOURCE`: read a run's metrics, apply rules, say what is wrong; live, or over a finished run."""
+"""`t1 watch SOURCE`, and beside it `t1 watch lint`, `t1 watch test` and `t1 watch metrics`."""
 
 from __future__ import annotations
 
@@ -8,34 +8,131 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from t1cli.errors import ExitCode
+from t1cli.cli.boundary import guarded
+from t1cli.cli.default_command import DefaultCommandGroup
+from t1cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
     from t1cli.watch.engine import Alert
     from t1cli.watch.session import Session
+    from t1cli.watch.sources.open_source import Opened
+    from t1cli.watch.sources.source import Row
+
+group = typer.Typer(cls=DefaultCommandGroup, rich_markup_mode=None, help="Apply rules to a run's metrics.")
+
+EPILOG = "Also: `t1 watch lint PACK…`, `t1 watch test FILE…`, `t1 watch metrics`."
 
 
-def command(
-    source: Annotated[str, typer.Argument(help="Run (name, name/attempt_N or path), or a .jsonl or .csv file.")],
+def source(  # noqa: PLR0913 - each option of the command line is one parameter
+    source: Annotated[str, typer.Argument(help="Run (name, name/attempt_N, path) or a file of metrics.")],
     replay: Annotated[bool, typer.Option(help="Read what is there now and say what would have fired.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="JSON: one object a line live, exactly one with --replay.")
     ] = False,
     rules: Annotated[list[str], typer.Option(metavar="PACK", help="Rule pack instead of the spec's; may repeat.")] = [],  # noqa: B006
     gpus: Annotated[float, typer.Option(min=0, help="GPUs of the run, for GPU-hours.")] = 0.0,
+    set_: Annotated[list[str], typer.Option("--set", metavar="NAME=NUMBER", help="A variable of the rules.")] = [],  # noqa: B006
     interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks at a live run.")] = 1.0,
     allow_stop: Annotated[bool, typer.Option(help="Let a stop rule end the run after its next save.")] = False,
+    sweep: Annotated[str, typer.Option(metavar="RULE=N,N,…", help="Try thresholds of one rule.")] = "",
+    also: Annotated[list[str], typer.Option("--with", metavar="SOURCE", help="With --sweep: another history.")] = [],  # noqa: B006
+    control: Annotated[list[str], typer.Option(metavar="SOURCE", help="With --sweep: a healthy history.")] = [],  # noqa: B006
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
-    """Apply rules to a run's metrics; exit 1 when a warning or stop rule fired, 3 when the source stays unreadable."""
+    """Apply rules to a run's metrics; exit 1 after a warning, a stop or the run's death, 3 when blind."""
     from t1cli.launch.attempts import runs_root
     from t1cli.watch.session import Session
     from t1cli.watch.sources.open_source import open_source
 
     opened = open_source(source, runs_root(runs_dir))
-    session = Session(opened, rule_packs=rules, gpus=gpus)
+    session = Session(opened, rule_packs=rules, gpus=gpus, variables=_variables(set_))
+    if sweep:
+        others = [open_source(name, runs_root(runs_dir)) for name in also]
+        controls = [open_source(name, runs_root(runs_dir)) for name in control]
+        return _sweep(session, sweep, others, controls, as_json=json)
     run = _run_json if json else _run_text
     return run(session, replay, interval, allow_stop)
+
+
+def lint(
+    packs: Annotated[list[str], typer.Argument(help="Packs: shipped names or files.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> int:
+    """Look for rules that cannot work or that misfire on public runs; exit 1 when there are any."""
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.watch_view import print_lint
+    from t1cli.watch.lint import lint_packs
+
+    found = lint_packs(packs)
+    if json:
+        print_object({"format_version": 1, "findings": [asdict(finding) for finding in found]})
+    else:
+        print_lint(found)
+    return ExitCode.NO if found else ExitCode.YES
+
+
+def test(
+    files: Annotated[list[Path], typer.Argument(help="Files of rule tests.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> int:
+    """Run unit tests of rules; exit 1 when one fails."""
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.watch_view import print_rule_tests
+    from t1cli.watch.rule_tests import run_rule_tests
+
+    outcomes = [outcome for file in files for outcome in run_rule_tests(file)]
+    if json:
+        print_object({"format_version": 1, "tests": [asdict(outcome) for outcome in outcomes]})
+    else:
+        print_rule_tests(outcomes)
+    return ExitCode.YES if all(outcome.passed for outcome in outcomes) else ExitCode.NO
+
+
+def metrics(
+    markdown: Annotated[bool, typer.Option("--markdown", help="The reference page instead.")] = False,
+) -> None:
+    """List the canonical metrics: meaning, population, healthy range, red flags, names by framework."""
+    from t1cli.ui.watch_view import print_metrics
+    from t1cli.watch.metrics.page import metrics_page
+
+    if markdown:
+        typer.echo(metrics_page(), nl=False)
+    else:
+        print_metrics()
+
+
+group.command("source", hidden=True, epilog=EPILOG)(guarded(source))
+group.command("lint")(guarded(lint))
+group.command("test")(guarded(test))
+group.command("metrics")(guarded(metrics))
+
+
+def _variables(given: list[str]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError as error:
+            raise BadInput(f"cannot read {text!r}: expected NAME=NUMBER", where="--set") from error
+        if not separator or not name.strip().isidentifier():
+            raise BadInput(f"cannot read {text!r}: expected NAME=NUMBER", where="--set")
+    return found
+
+
+def _sweep(session: Session, text: str, others: list[Opened], controls: list[Opened], *, as_json: bool) -> int:
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.watch_view import print_sweep
+    from t1cli.watch.sweep import Sweep, parse_sweep
+
+    rule, thresholds = parse_sweep(text)
+    swept = Sweep(rule, thresholds, tuple(session.packs), session.variables, session.gpus)
+    outcome = swept.run([session.opened, *others], controls)
+    if as_json:
+        print_object({"format_version": 1, "rule": rule, "sweep": [asdict(one) for one in outcome]})
+    else:
+        print_sweep(rule, outcome)
+    return ExitCode.YES
 
 
 def _run_text(session: Session, replay: bool, interval: float, allow_stop: bool) -> int:
@@ -47,7 +144,6 @@ def _run_text(session: Session, replay: bool, interval: float, allow_stop: bool)
     listener = session.listener
     listener.blind = lambda error, seconds: print_blind(error.message, seconds)
     if replay:
-        listener.alert = print_alert
         result = session.replay()
     else:
 
@@ -58,7 +154,7 @@ def _run_text(session: Session, replay: bool, interval: float, allow_stop: bool)
         print_start(session.opened.name, session.packs, living=session.opened.run is not None)
         listener.row, listener.alert = lines.row, alarm
         result = session.follow(interval_seconds=interval)
-        lines.close(session.engine.history)
+        lines.close()
     print_result(result)
     return ExitCode.YES if result.healthy else ExitCode.NO
 
@@ -77,11 +173,14 @@ def _run_json(session: Session, replay: bool, interval: float, allow_stop: bool)
     def tell(kind: str, **fields: object) -> None:
         print_object({"format_version": FORMAT_VERSION, "kind": kind, **fields})
 
+    def row(found: Row) -> None:
+        tell("row", step=found.step, values=found.values)
+
     def alert(raised: Alert) -> None:
         tell("alert", **asdict(raised))
         stop.consider(raised)
 
-    session.listener.row = lambda row, _: tell("row", step=row.step, values=row.values)
+    session.listener.row = row
     session.listener.alert = alert
     session.listener.blind = lambda error, seconds: tell("blind", reason=error.message, seconds=seconds)
     result = session.follow(interval_seconds=interval)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from t1cli.launch import metric_names
 from t1cli.ui.console import answer, aside
 from t1cli.watch.engine import Alert
-from t1cli.watch.history import History
-from t1cli.watch.result import WatchResult
+from t1cli.watch.lint import Finding
+from t1cli.watch.metrics.registry import registry
+from t1cli.watch.result import RuleResult, WatchResult
+from t1cli.watch.rule_tests import TestOutcome
 from t1cli.watch.sources.source import Row
+from t1cli.watch.sweep import Swept
 
 # What a person looks at first: label, metric, format.
 SHOWN = (
@@ -25,52 +30,44 @@ class Lines:
 
     def __init__(self, total_rollouts: int | None) -> None:
         self._total = total_rollouts
-        self._open: dict[int, set[str]] = {}
+        self._open: dict[int, dict[str, float]] = {}
         self._printed: int = -1
 
-    def row(self, row: Row, history: History) -> None:
-        """A row has been taken in. A step is printed when both axes have it, or when later ones are complete."""
+    def row(self, row: Row) -> None:
+        """A row has been read. A step is printed when both axes have it, or when later ones are complete."""
         if row.step <= self._printed and any(name.startswith("rollout/") for name in row.values):
             self._printed = row.step - 1  # a resumed run does its last rollouts again
         if row.step <= self._printed:
             return
-        self._open.setdefault(row.step, set()).update(name.split("/", 1)[0] for name in row.values)
-        if {"rollout", "train"} <= self._open[row.step]:
-            self._print_up_to(row.step, history)
+        values = self._open.setdefault(row.step, {})
+        values.update(row.values)
+        if {"rollout", "train"} <= {name.split("/", 1)[0] for name in values}:
+            self._print_up_to(row.step)
 
-    def close(self, history: History) -> None:
+    def close(self) -> None:
         """Print what is left."""
         if self._open:
-            self._print_up_to(max(self._open), history)
+            self._print_up_to(max(self._open))
 
-    def _print_up_to(self, last: int, history: History) -> None:
+    def _print_up_to(self, last: int) -> None:
         for step in sorted(step for step in self._open if step <= last):
-            del self._open[step]
-            self._print(step, history)
+            self._print(step, self._open.pop(step))
             self._printed = step
 
-    def _print(self, step: int, history: History) -> None:
+    def _print(self, step: int, values: Mapping[str, float]) -> None:
         of = f"/{self._total}" if self._total else ""
-        parts = [
-            f"{label} {shape.format(value)}"
-            for label, name, shape in SHOWN
-            if (value := _at(history, name, step)) is not None
-        ]
+        parts = [f"{label} {shape.format(values[name])}" for label, name, shape in SHOWN if name in values]
         answer().print(f"rollout {step + 1}{of}  " + "  ".join(parts))
-
-
-def _at(history: History, name: str, step: int) -> float | None:
-    series = history.get(name)
-    if series is None or step not in series.steps:
-        return None
-    return series.values[series.steps.index(step)]
 
 
 def print_alert(alert: Alert) -> None:
     """One alert: severity in words, what was seen, what it means, what to do."""
     ids = f" [{', '.join(alert.catalogue)}]" if alert.catalogue else ""
     console = answer()
-    console.print(f"! {alert.severity} {alert.rule}{ids} at rollout {alert.step + 1}: {alert.says}")
+    if alert.severity == "diagnosis":
+        console.print(f"! {alert.rule}{ids} at step {alert.step}: {alert.says}")
+    else:
+        console.print(f"! {alert.severity} {alert.rule}{ids} at step {alert.step}: {alert.says}")
     if alert.value is not None and alert.threshold is not None:
         console.print(f"  saw:  {alert.metric} = {alert.value:.4g}, threshold {alert.threshold:.4g}")
     if alert.advice:
@@ -90,23 +87,74 @@ def print_blind(reason: str, seconds: float) -> None:
 
 
 def print_result(result: WatchResult) -> None:
-    """The rule table, diagnoses, and the verdict."""
+    """The rule table, bindings that are not the metric's own name, diagnoses, and the verdict."""
     console = answer()
     console.print()
+    console.print(f"  {'severity':<8} {'rule':<26} {'first breach':>12} {'first firing':>12}  state")
     for rule in result.rules:
-        fired = f"fired at {', '.join(str(step + 1) for step in rule.fired_at)}" if rule.fired_at else rule.state
-        if result.bindings.get(rule.metric) is None:
-            fired = "not logged by this run"
-        note = f"  ({rule.note})" if rule.note and rule.state == "warming" else ""
-        console.print(f"  {rule.severity:<8} {rule.name:<24} {fired}{note}")
+        fired = str(rule.fired_at[0]) if rule.fired_at else "-"
+        breach = "-" if rule.first_breach is None else str(rule.first_breach)
+        console.print(f"  {rule.severity:<8} {rule.name:<26} {breach:>12} {fired:>12}  {_state(rule, result)}".rstrip())
+    for metric, logged in result.bindings.items():
+        if logged is not None and logged != metric and not logged.startswith("="):
+            console.print(f"  {metric} <- {logged}")
     for diagnosis in result.diagnoses:
-        console.print(f"diagnosis: {diagnosis.name}, rollouts {diagnosis.from_step + 1} to {diagnosis.to_step + 1}")
+        good = " (good news)" if diagnosis.healthy else ""
+        console.print(f"diagnosis: {diagnosis.name}{good}, steps {diagnosis.from_step} to {diagnosis.to_step}")
         console.print(f"  evidence: {'; '.join(diagnosis.evidence)}")
         console.print(f"  advice:   {diagnosis.advice}")
     if result.stop is not None:
-        saved = "" if result.stop.gpu_hours_saved is None else f", {result.stop.gpu_hours_saved:.1f} GPU-hours saved"
-        console.print(f"stop: {result.stop.rule} at rollout {result.stop.step + 1}{saved}")
+        hours = "" if result.stop.hours is None else f", {result.stop.hours:.1f} h into the run"
+        saved = "" if result.stop.gpu_hours_saved is None else f": {result.stop.gpu_hours_saved:.0f} GPU-hours saved"
+        console.print(f"stop: {result.stop.rule} at step {result.stop.step}{hours}{saved}")
     if result.run_state is not None:
         detail = f": {result.run_detail}" if result.run_detail else ""
         console.print(f"run {result.run_state} after {result.last_step + 1} rollouts{detail}")
     console.print("healthy" if result.healthy else "NOT healthy")
+
+
+def _state(rule: RuleResult, result: WatchResult) -> str:
+    if result.bindings.get(rule.metric) is None:
+        return "not logged by this run"
+    left = "" if rule.gpu_hours_left is None or not rule.fired_at else f"  {rule.gpu_hours_left:.0f} GPU-hours after it"
+    again = f"  fired {len(rule.fired_at)} times" if len(rule.fired_at) > 1 else ""
+    note = rule.note.removeprefix("warming ") if rule.state in ("warming", "pending") else ""
+    return f"{rule.state} {note}".rstrip() + again + left
+
+
+def print_lint(findings: Sequence[Finding]) -> None:
+    """What is wrong with rules, one finding a paragraph."""
+    for finding in findings:
+        answer().print(f"{finding.pack}: {finding.rule}: {finding.message}")
+        if finding.hint:
+            answer().print(f"  hint: {finding.hint}")
+    answer().print(f"{len(findings)} findings" if findings else "no findings")
+
+
+def print_rule_tests(outcomes: Sequence[TestOutcome]) -> None:
+    """One line a test, the differences under those that failed, and a count."""
+    for outcome in outcomes:
+        answer().print(f"{'ok  ' if outcome.passed else 'FAIL'} {outcome.file}: {outcome.name}")
+        for problem in outcome.problems:
+            answer().print(f"     {problem}")
+    failed = sum(not outcome.passed for outcome in outcomes)
+    answer().print(f"{len(outcomes) - failed} passed, {failed} failed")
+
+
+def print_sweep(rule: str, outcome: Sequence[Swept]) -> None:
+    """One line per threshold and history; on a control a firing is a false alarm."""
+    console = answer()
+    console.print(f"{rule}\n  {'threshold':>10}  {'first firing':>12}  {'GPU-hours':>10}  history")
+    for one in outcome:
+        fired = "never" if one.fired_at is None else str(one.fired_at)
+        hours = "-" if one.gpu_hours is None else f"{one.gpu_hours:.0f}"
+        kind = ", healthy" + (": FALSE ALARM" if one.fired_at is not None else "") if one.control else ""
+        console.print(f"  {one.threshold:>10g}  {fired:>12}  {hours:>10}  {one.history}{kind}")
+
+
+def print_metrics() -> None:
+    """One line a metric."""
+    known = registry().metrics
+    width = max(map(len, known))
+    for name, metric in known.items():
+        answer().print(f"{name:<{width}}  {metric.population:<9}  {metric.meaning}")

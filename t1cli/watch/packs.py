@@ -1,15 +1,18 @@
-"""Reading rule packs: shipped ones by name, a person's own by path."""
+"""Reading rule packs: shipped ones by name, a person's own by path; as a pack, or as a printed `early_stop:` block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from t1cli.errors import BadInput, Diagnostic
 from t1cli.spec.locate import presets_dir
+from t1cli.watch import verbatim
 from t1cli.watch.rule import Pack
 
 
@@ -19,7 +22,8 @@ def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
     packs: list[Pack] = []
     for name in names:
         try:
-            packs.append(_read(_path_of(name)))
+            path = pack_path(name)
+            packs.append(pack_of(path.read_text(encoding="utf-8"), str(path)))
         except BadInput as error:
             problems += error.diagnostics
     if problems:
@@ -32,7 +36,8 @@ def shipped_packs() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (presets_dir() / "watch").glob("*.yaml")))
 
 
-def _path_of(name: str) -> Path:
+def pack_path(name: str) -> Path:
+    """Where a pack is. Raises BadInput with the shipped names."""
     shipped = presets_dir() / "watch" / f"{name}.yaml"
     if name in shipped_packs():
         return shipped
@@ -44,17 +49,59 @@ def _path_of(name: str) -> Path:
     )
 
 
-def _read(path: Path) -> Pack:
+def pack_of(text: str, where: str) -> Pack:
+    """A pack from its text. Raises BadInput with file and line where they are known."""
+    found = _parsed(verbatim.quoted(text) if re.search(r"^early_stop:", text, re.MULTILINE) else text, where)
+    if isinstance(found, list):
+        found = {"rules": found}
+    if not isinstance(found, dict):
+        raise BadInput("expected a pack: about, rules, diagnoses", where=where)
+    if "early_stop" in found:
+        found = verbatim.as_pack(found, where)
+    return pack_from(found, where, text)
+
+
+def pack_from(found: Mapping[str, Any], where: str, text: str = "") -> Pack:
+    """A pack from plain data. Raises BadInput with every problem at once."""
     try:
-        return Pack.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return Pack.model_validate(found)
+    except ValidationError as error:
+        raise BadInput.many(tuple(_diagnostic(problem, where, text) for problem in error.errors())) from error
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise BadInput(f"not YAML: {getattr(error, 'problem', error)}", where=where) from error
-    except ValidationError as error:
-        raise BadInput.many(
-            tuple(
-                Diagnostic(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}", str(path))
-                for problem in error.errors()
-            )
-        ) from error
+        at = f"{where}:{mark.line + 1}" if mark is not None else where
+        raise BadInput(f"not YAML: {getattr(error, 'problem', error)}", where=at) from error
+
+
+def _diagnostic(problem: Any, where: str, text: str) -> Diagnostic:
+    place = ".".join(map(str, problem["loc"]))
+    line = _line_of(problem["loc"], text)
+    return Diagnostic(f"{place}: {problem['msg']}" if place else problem["msg"], f"{where}:{line}" if line else where)
+
+
+def _line_of(loc: Sequence[str | int], text: str) -> int | None:
+    """The line of the deepest part of a path that the file has."""
+    try:
+        node = yaml.compose(text)
+    except yaml.YAMLError:
+        return None
+    for part in loc:
+        inner = _child(node, part)
+        if inner is None:
+            break
+        node = inner
+    return node.start_mark.line + 1 if node is not None and text else None
+
+
+def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        child: yaml.Node = node.value[part]
+        return child
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if getattr(key, "value", None) == str(part)), None)
+    return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from t1cli.launch.run_state import RunState, Standing
-from t1cli.watch.engine import Engine, RuleState
+from t1cli.watch.engine import DiagnosisState, Engine, RuleState
 
 FORMAT_VERSION = 1
 
@@ -22,6 +23,10 @@ class RuleResult:
     fired_at: tuple[int, ...]
     state: str
     note: str
+    hours: float | None
+    """Hours of the run when it fired first; None without a clock."""
+    gpu_hours_left: float | None
+    """GPU-hours that the run went on for after it; None without a clock or a number of GPUs."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,11 @@ class DiagnosisResult:
     name: str
     from_step: int
     to_step: int
+    steps: int
     evidence: tuple[str, ...]
     advice: str
+    healthy: bool
+    catalogue: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ class WatchResult:
     """The answer of `t1 watch --replay`."""
 
     name: str
+    first_step: int
     last_step: int
     rules: tuple[RuleResult, ...]
     diagnoses: tuple[DiagnosisResult, ...]
@@ -74,44 +83,90 @@ class WatchResult:
         return {"format_version": FORMAT_VERSION, "healthy": self.healthy, **found}
 
 
-def summarize(
-    engine: Engine, name: str, *, times: dict[int, float], gpus: float, run: Standing | None = None
-) -> WatchResult:
-    """Freeze an engine's state. `times` maps a step to Unix seconds, for hours and GPU-hours."""
-    rules = tuple(_rule(state) for state in engine.rules)
-    diagnoses = tuple(
-        DiagnosisResult(d.diagnosis.name, d.first, d.last, d.evidence, d.diagnosis.advice)
-        for d in engine.diagnoses
-        if d.first is not None and d.last is not None
-    )
-    metrics = dict.fromkeys(state.rule.metric for state in engine.rules)
-    bindings = {metric: metric if engine.history.get(metric) is not None else None for metric in metrics}
+@dataclass(frozen=True)
+class RunClock:
+    """When each step was logged, and how many GPUs ran."""
+
+    times: Mapping[int, float]
+    """Step to Unix seconds; of a resumed run the last time a step was logged."""
+    gpus: float = 0.0
+
+    def hours(self, step: int) -> float | None:
+        """Hours from the first row to a step."""
+        return None if step not in self.times else round((self.times[step] - min(self.times.values())) / 3600, 3)
+
+    def gpu_hours_left(self, step: int) -> float | None:
+        """GPU-hours from a step to the last row."""
+        if step not in self.times or not self.gpus:
+            return None
+        return round((max(self.times.values()) - self.times[step]) / 3600 * self.gpus, 3)
+
+
+def summarize(engine: Engine, name: str, clock: RunClock, run: Standing | None = None) -> WatchResult:
+    """Freeze an engine's state."""
+    rules = tuple(_rule(state, clock) for state in engine.rules)
+    diagnoses = _diagnoses(engine.diagnoses)
+    steps = [series.steps[0] for series in engine.history.series.values() if series.steps]
     return WatchResult(
         name,
-        engine.history.last_step,
+        min(steps, default=-1),
+        max((s.steps[-1] for s in engine.history.series.values() if s.steps), default=-1),
         rules,
         diagnoses,
-        _stop(rules, times, gpus),
-        bindings,
+        _stop(rules, clock),
+        {metric: binding(engine, metric) for metric in dict.fromkeys(state.rule.metric for state in engine.rules)},
         run_state=str(run.state) if run else None,
         run_detail=run.detail if run else "",
     )
 
 
-def _rule(state: RuleState) -> RuleResult:
-    rule = state.rule
+def _diagnoses(states: Sequence[DiagnosisState]) -> tuple[DiagnosisResult, ...]:
+    """Each cause once, although several packs may know different signs of it."""
+    found: dict[str, DiagnosisResult] = {}
+    for state in states:
+        if state.first is None or state.last is None:
+            continue
+        d = state.diagnosis
+        new = DiagnosisResult(
+            d.name, state.first, state.last, state.steps, state.evidence, d.advice, d.healthy, d.catalogue
+        )
+        old = found.get(d.name)
+        found[d.name] = new if old is None else _joined(old, new)
+    return tuple(sorted(found.values(), key=lambda d: d.from_step))
+
+
+def _joined(one: DiagnosisResult, other: DiagnosisResult) -> DiagnosisResult:
+    longer = max(one, other, key=lambda d: d.steps)
+    return replace(longer, from_step=min(one.from_step, other.from_step), to_step=max(one.to_step, other.to_step))
+
+
+def binding(engine: Engine, metric: str) -> str | None:
+    """Where a rule's metric comes from: a logged name, `= expression`, or None while nothing of it was seen."""
+    if engine.history.get(metric) is None:
+        return None
+    if metric in engine.derived:
+        return f"= {engine.derived[metric].expression}"
+    return engine.binder.bound.get(metric, metric)
+
+
+def _rule(state: RuleState, clock: RunClock) -> RuleResult:
+    rule, fired = state.rule, tuple(state.fired_at)
     return RuleResult(
-        rule.name, rule.severity, rule.metric, state.first_breach, tuple(state.fired_at), state.state, state.note
+        rule.name,
+        rule.severity,
+        rule.metric,
+        state.first_breach,
+        fired,
+        state.state,
+        state.note,
+        clock.hours(fired[0]) if fired else None,
+        clock.gpu_hours_left(fired[0]) if fired else None,
     )
 
 
-def _stop(rules: tuple[RuleResult, ...], times: dict[int, float], gpus: float) -> Stop | None:
+def _stop(rules: tuple[RuleResult, ...], clock: RunClock) -> Stop | None:
     fired = [(rule.fired_at[0], rule.name) for rule in rules if rule.severity == "stop" and rule.fired_at]
     if not fired:
         return None
     step, name = min(fired)
-    if step not in times:
-        return Stop(name, step, None, None)
-    hours = (times[step] - min(times.values())) / 3600
-    left = (max(times.values()) - times[step]) / 3600
-    return Stop(name, step, round(hours, 3), round(left * gpus, 3) if gpus else None)
+    return Stop(name, step, clock.hours(step), clock.gpu_hours_left(step))

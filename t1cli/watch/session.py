@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from t1cli.errors import BadInput, CouldNotAsk
+from t1cli.errors import BadInput, CouldNotAsk, Diagnostic
 from t1cli.watch.engine import Alert, Engine
+from t1cli.watch.frames import Frames
 from t1cli.watch.history import History
-from t1cli.watch.packs import load_packs, shipped_packs
-from t1cli.watch.result import WatchResult, summarize
+from t1cli.watch.metrics.registry import registry
+from t1cli.watch.packs import load_packs, pack_from
+from t1cli.watch.result import RunClock, WatchResult, summarize
 from t1cli.watch.sources.open_source import Opened
 from t1cli.watch.sources.source import Row
+from t1cli.watch.stall import StallClock
 
-DEFAULT_PACKS = ("invariants", "terminal")
+DEFAULT_PACKS = ("invariants", "terminal", "slime-grpo", "slime-ppo")
+STEPS_BEFORE_NAMES_ARE_CHECKED = 3
 
 
 def _nothing(*_: object) -> None:
@@ -25,10 +29,12 @@ def _nothing(*_: object) -> None:
 class Listener:
     """What a caller wants to hear of while rows arrive."""
 
-    row: Callable[[Row, History], None] = _nothing
+    row: Callable[[Row], None] = _nothing
     alert: Callable[[Alert], None] = _nothing
     blind: Callable[[CouldNotAsk, float], None] = _nothing
     """The source cannot be read: the error, and for how many seconds already."""
+    tick: Callable[[], None] = _nothing
+    """After every look at a living source."""
 
 
 @dataclass
@@ -40,25 +46,40 @@ class Session:
     """Overrides the packs that the run's spec names."""
     gpus: float = 0.0
     """GPUs of the run, for GPU-hours."""
+    variables: Mapping[str, float] = field(default_factory=dict)
+    """Overrides and adds to the variables of the spec."""
+    other_runs: Mapping[str, History] = field(default_factory=dict)
+    """Histories that `baseline: {of: run}` refers to."""
+    already_told: set[str] = field(default_factory=set)
+    """Keys of alerts that an earlier watcher of this run has told."""
     listener: Listener = field(default_factory=Listener)
 
     def __post_init__(self) -> None:
         self.packs = tuple(self.rule_packs) or self.opened.packs or DEFAULT_PACKS
+        packs = load_packs(self.packs)
+        if self.opened.rules and not self.rule_packs:
+            packs = (*packs, pack_from({"rules": list(self.opened.rules)}, f"{self.opened.name}: watch.rules"))
         self.engine = Engine(
-            load_packs(self.packs),
-            variables=self.opened.variables,
+            packs,
+            variables={**self.opened.variables, **self.variables},
             window_scale=self.opened.window_scale,
             protect=self.opened.protect if self.opened.run is not None else 0,
+            other_runs=self.other_runs,
         )
+        self._frames = Frames(self.opened.reorder_steps)
         self._times: dict[int, float] = {}
+        self._names_checked = False
         self.alerts: list[Alert] = []
+        """Every alert of the history, told before or now."""
 
     def replay(self) -> WatchResult:
-        """Feed everything that the source has now. Raises BadInput when it holds no rows."""
+        """Feed everything that the source has now. Raises BadInput when it holds no rows or lacks a rule's metric."""
         while rows := self.opened.source.poll():
             self._feed(rows)
-        if self.engine.history.last_step < 0:
-            raise BadInput(f"no metrics in {self.opened.name}", hint="packs: " + ", ".join(shipped_packs()))
+        self._end()
+        if self.engine.history.frame < 0:
+            raise BadInput(f"no metrics in {self.opened.name}", hint="a row needs a step and at least one number")
+        self._check_names()
         return self.result()
 
     def follow(
@@ -67,35 +88,75 @@ class Session:
         interval_seconds: float = 1.0,
         blind_limit_seconds: float = 600.0,
         pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
     ) -> WatchResult:
         """Feed rows until the source is finished. Raises CouldNotAsk when it stays unreadable for the limit."""
         blind_since: float | None = None
+        stall = StallClock()
         while True:
             try:
                 rows = self.opened.source.poll()
             except CouldNotAsk as error:
-                blind_since = blind_since or time.monotonic()
-                blind_seconds = time.monotonic() - blind_since
-                self.listener.blind(error, blind_seconds)
-                if blind_seconds >= blind_limit_seconds:
+                blind_since = clock() if blind_since is None else blind_since
+                self.listener.blind(error, clock() - blind_since)
+                if clock() - blind_since >= blind_limit_seconds:
                     raise
             else:
                 blind_since = None
                 self._feed(rows)
+                if (stalled := stall.look(rows, clock())) is not None:
+                    self._tell(stalled)
                 if self.opened.source.finished:
+                    self._end()
+                    self._check_names()
                     return self.result()
+            self.listener.tick()
             pause(interval_seconds)
 
     def result(self) -> WatchResult:
         """What is known so far."""
-        return summarize(self.engine, self.opened.name, times=self._times, gpus=self.gpus, run=self.opened.run_end())
+        clock = RunClock(self._times, self.gpus)
+        return summarize(self.engine, self.opened.name, clock, self.opened.run_end())
 
     def _feed(self, rows: Sequence[Row]) -> None:
         for row in rows:
             if row.time is not None:
                 self._times[row.step] = row.time
-            alerts = self.engine.observe(row)
-            self.listener.row(row, self.engine.history)
-            for alert in alerts:
-                self.alerts.append(alert)
-                self.listener.alert(alert)
+            self.listener.row(row)
+            self._observe(self._frames.add((row,)))
+        if self.engine.history.frame >= STEPS_BEFORE_NAMES_ARE_CHECKED and not self._names_checked:
+            self._check_names()
+
+    def _end(self) -> None:
+        self._observe(self._frames.flush())
+
+    def _observe(self, frames: Iterable[Row]) -> None:
+        for frame in frames:
+            for alert in self.engine.observe(frame):
+                self._tell(alert)
+
+    def _tell(self, alert: Alert) -> None:
+        self.alerts.append(alert)
+        if alert.key not in self.already_told:
+            self.already_told.add(alert.key)
+            self.listener.alert(alert)
+
+    def _check_names(self) -> None:
+        """A rule whose metric the run does not log is an error, unless it says `optional`."""
+        self._names_checked = True
+        seen = self.engine.binder.seen
+        missing = [
+            Diagnostic(
+                f"rule {state.rule.name}: {self.opened.name} does not log {state.rule.metric}",
+                hint=_near(state.rule.metric, seen) + "; `optional: true` allows a run without it",
+            )
+            for state in self.engine.rules
+            if not (state.rule.optional or state.rule.absent) and self.engine.history.get(state.rule.metric) is None
+        ]
+        if missing and self.engine.history.frame >= 0:
+            raise BadInput.many(tuple(missing))
+
+
+def _near(metric: str, seen: set[str]) -> str:
+    near = registry().near(metric, sorted(seen))
+    return "near names: " + ", ".join(near) if near else "it logs " + ", ".join(sorted(seen)[:8])

@@ -29,6 +29,10 @@ class Opened:
     window_scale: float = 1.0
     protect: int = 0
     variables: Mapping[str, float] = field(default_factory=dict)
+    rules: tuple[Mapping[str, Any], ...] = ()
+    """Rules of the campaign itself, beside its packs."""
+    reorder_steps: int = 1
+    """How many steps late a row may arrive and still belong to its frame."""
     total_rollouts: int | None = None
 
     def run_end(self) -> Standing | None:
@@ -70,6 +74,8 @@ def _open_run(run: RunDirectory) -> Opened:
             "samples_per_rollout": batch * samples,
             "fallback_max_share": float(fallback.get("max_share", 0.1)),
         },
+        rules=tuple(rule for rule in watch.get("rules", ()) if isinstance(rule, dict)),
+        reorder_steps=1 if rollout.get("pipeline", "sync") == "sync" else 2,
         total_rollouts=rollout.get("num_rollouts"),
     )
 

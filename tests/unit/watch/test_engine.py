@@ -98,7 +98,7 @@ def test_thresholds_may_name_a_variable() -> None:
 def test_derived_sum_counts_absent_as_zero() -> None:
     made = pack(
         {"metric": "zero", "above": 2.5},
-        derived={"zero": {"total": "rollout/zero_std/count_*", "needs": "rollout/*"}},
+        derived={"zero": {"expression": 'sum("rollout/zero_std/count_*")', "needs": "rollout/*"}},
     )
     engine = Engine([made], variables={})
     engine.observe(Row(0, {"rollout/raw_reward": 1.0}))

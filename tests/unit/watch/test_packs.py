@@ -37,34 +37,6 @@ def test_a_bad_pack_is_located(tmp_path: Path) -> None:
         load_packs([str(path)])
 
 
-def dead_run() -> list[Row]:
-    """The shape of the 45-hour run: 0.35 lost samples, then 0.52, then 0.92, with the gradient falling behind it."""
-    rows = []
-    for step in range(800):
-        lost = 0.35 if step < 330 else 0.52 if step < 361 else 0.76 if step < 420 else 0.92
-        grad = 0.85 if step < 420 else 0.008
-        length = 97 * (1 - lost) / 0.65
-        rows.append(
-            Row(
-                step,
-                {"terminal/non_trainable_ratio": lost, "train/grad_norm": grad, "rollout/response_len/mean": length},
-            )
-        )
-    return rows
-
-
-def test_dead_run_is_called_an_environment_failure_and_never_a_collapse() -> None:
-    engine = Engine(load_packs(["slime-grpo", "terminal", "invariants"]), variables=VARIABLES)
-    for row in dead_run():
-        engine.observe(row)
-    fired = {state.rule.name: state.fired_at[0] for state in engine.rules if state.fired_at}
-    assert 360 < fired["signal-starvation"] < 400
-    assert "signal-dead" in fired
-    named = {state.diagnosis.name for state in engine.diagnoses if state.first is not None}
-    assert "environment pool starved" in named
-    assert "mode collapse" not in named
-
-
 def test_verbatim_gradient_rule_stops_a_healthy_low_gradient_run_and_ours_does_not() -> None:
     """Public healthy runs live at a gradient norm of 0.02 to 0.09."""
     verbatim = Engine(load_packs(["postmortem-verbatim"]), variables=VARIABLES)
@@ -73,5 +45,5 @@ def test_verbatim_gradient_rule_stops_a_healthy_low_gradient_run_and_ours_does_n
         row = Row(step, {"train/grad_norm": 0.03 + 0.01 * (step % 3), "terminal/non_trainable_ratio": 0.05})
         verbatim.observe(row)
         ours.observe(row)
-    assert "grad-norm-005" in {state.rule.name for state in verbatim.rules if state.fired_at}
+    assert "grad-norm-below-30-stop" in {state.rule.name for state in verbatim.rules if state.fired_at}
     assert not [state for state in ours.rules if state.fired_at and state.rule.severity != "notice"]

@@ -1,0 +1,135 @@
+"""`t1 watch test`: unit tests of rules in promtool's spirit, on the engine that also runs live and in replay.
+
+rules: [slime-grpo, my-pack.yaml]        # shipped names, or files beside the test file
+tests:
+  - name: a starved pool warns once
+    seed: 7
+    variables: {rollout_batch_size: 16}
+    series:
+      terminal/non_trainable_ratio: ~N(0.35,0.05)x300 0.8x100
+    expect:
+      signal-starvation: {fires: [322, 330]}   # between two steps; a number means exactly then
+      signal-dead: never
+    diagnoses: {mode collapse: never}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from t1cli.errors import BadInput, Diagnostic
+from t1cli.watch.engine import Engine
+from t1cli.watch.packs import load_packs, shipped_packs
+from t1cli.watch.rule import Pack
+from t1cli.watch.series_notation import expand
+from t1cli.watch.sources.source import Row
+
+Expected = str | int | tuple[int, ...] | dict[str, Any]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RuleTest(_Part):
+    """One history and what must come of it."""
+
+    name: str
+    seed: int = 0
+    series: dict[str, str]
+    seconds_per_step: float = 60.0
+    variables: dict[str, float] = Field(default_factory=dict)
+    window_scale: float = 1.0
+    expect: dict[str, Expected] = Field(default_factory=dict)
+    """Rule to `never`, a step, several steps (each firing), or {fires: [from, to]}."""
+    diagnoses: dict[str, Expected] = Field(default_factory=dict)
+    """Diagnosis to `never`, or {holds: [from, to]}: it must hold first between these steps."""
+
+
+class RuleTestFile(_Part):
+    """A file of tests."""
+
+    rules: tuple[str, ...]
+    tests: tuple[RuleTest, ...]
+
+
+@dataclass(frozen=True)
+class TestOutcome:
+    """How one test went."""
+
+    __test__ = False
+    file: str
+    name: str
+    problems: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+
+def run_rule_tests(path: Path) -> tuple[TestOutcome, ...]:
+    """Run a file. Raises BadInput when it, or a pack that it names, cannot be read."""
+    file = _read(path)
+    packs = load_packs([name if name in shipped_packs() else str(path.parent / name) for name in file.rules])
+    return tuple(TestOutcome(path.name, test.name, _problems(test, packs)) for test in file.tests)
+
+
+def frames_of(series: Mapping[str, str], seed: int = 0, seconds_per_step: float = 60.0) -> list[Row]:
+    """Series in notation as frames in the order in which a run would log them."""
+    by_place: dict[tuple[int, int], dict[str, float]] = {}
+    for number, (name, text) in enumerate(series.items()):
+        for point in expand(text, seed + number):
+            values = by_place.setdefault((point.session, point.step), {})
+            if point.value is not None:
+                values[name] = point.value
+    ordered = sorted(by_place.items())
+    return [Row(step, values, i * seconds_per_step) for i, ((_, step), values) in enumerate(ordered)]
+
+
+def _read(path: Path) -> RuleTestFile:
+    try:
+        return RuleTestFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}", hint="t1 watch test FILE") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise BadInput(f"not YAML: {error}", where=f"{path}:{mark.line + 1}" if mark else str(path)) from error
+    except ValidationError as error:
+        raise BadInput.many(
+            tuple(Diagnostic(f"{'.'.join(map(str, e['loc']))}: {e['msg']}", str(path)) for e in error.errors())
+        ) from error
+
+
+def _problems(test: RuleTest, packs: tuple[Pack, ...]) -> tuple[str, ...]:
+    engine = Engine(packs, variables=test.variables, window_scale=test.window_scale)
+    for frame in frames_of(test.series, test.seed, test.seconds_per_step):
+        engine.observe(frame)
+    fired = {state.rule.name: tuple(state.fired_at) for state in engine.rules}
+    held: dict[str, tuple[int, ...]] = {}
+    for known in engine.diagnoses:
+        first = held.get(known.diagnosis.name, ()) + (() if known.first is None else (known.first,))
+        held[known.diagnosis.name] = (min(first),) if first else ()
+    found = [_difference("rule", name, fired.get(name), wanted) for name, wanted in test.expect.items()]
+    found += [_difference("diagnosis", name, held.get(name), wanted) for name, wanted in test.diagnoses.items()]
+    return tuple(problem for problem in found if problem)
+
+
+def _difference(kind: str, name: str, steps: tuple[int, ...] | None, wanted: Expected) -> str:
+    """Empty when what happened is what was expected."""
+    if steps is None:
+        return f"there is no {kind} {name!r}"
+    seen = "never" if not steps else "at " + ", ".join(map(str, steps))
+    if wanted in ("never", ()):
+        return f"{kind} {name}: expected never, fired {seen}" if steps else ""
+    if isinstance(wanted, dict):
+        low, high = next(iter(wanted.values()))
+        ok = bool(steps) and low <= steps[0] <= high
+        return "" if ok else f"{kind} {name}: expected first between {low} and {high}, fired {seen}"
+    exact = (wanted,) if isinstance(wanted, int) else tuple(wanted)
+    return "" if steps == exact else f"{kind} {name}: expected at {', '.join(map(str, exact))}, fired {seen}"

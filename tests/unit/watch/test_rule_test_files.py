@@ -1,0 +1,78 @@
+"""`t1 watch test`: the notation, and that a rule with a wrong figure fails its own tests."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from t1cli.cli.app import app
+from t1cli.errors import BadInput
+from t1cli.spec.locate import presets_dir
+from t1cli.watch.series_notation import expand
+
+SHIPPED = presets_dir() / "watch" / "tests" / "shipped.yaml"
+
+
+def values(text: str, seed: int = 0) -> list[float | None]:
+    return [point.value for point in expand(text, seed)]
+
+
+def test_notation() -> None:
+    assert values("0.4 1x2 1+0.5x2 1-1x1 _ _x2 inf -inf") == [
+        0.4, 1, 1, 1, 1, 1.5, 2, 1, 0, None, None, None, math.inf, -math.inf,
+    ]  # fmt: skip
+    assert math.isnan(values("nan")[0] or 0)
+    assert values("~N(0.4, 0.1)x5", seed=1) == values("~N(0.4,0.1)x5", seed=1)
+    assert values("~N(0.4,0.1)x5", seed=1) != values("~N(0.4,0.1)x5", seed=2)
+    assert [(p.step, p.session) for p in expand("1x2 rewind(1) 5")] == [(0, 0), (1, 0), (2, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("text", ["one", "1xx2", "~N(1)x3", "rewind()"])
+def test_what_is_no_notation_is_quoted_back(text: str) -> None:
+    with pytest.raises(BadInput, match="cannot read"):
+        expand(text)
+
+
+def test_shipped_rule_tests_pass() -> None:
+    result = CliRunner().invoke(app, ["watch", "test", str(SHIPPED)])
+    assert result.exit_code == 0, result.stdout
+    assert " 0 failed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("pack", "rule", "key", "wrong"),
+    [
+        ("slime-grpo", "signal-starvation", "above", 0.9),
+        ("slime-grpo", "signal-dead", "above", 0.95),
+        ("slime-grpo", "gradient-gone", "below", 0.9),
+        ("slime-grpo", "policy-drift", "above", 5),
+        ("slime-grpo", "groups-constant", "second_sign", [{"metric": "terminal/non_trainable_ratio", "above": -1}]),
+        ("slime-ppo", "critic-worse-than-mean", "after", 0),
+        ("terminal", "rollout-straggles", "window", 1),
+        ("invariants", "gap-reducer-bug", "above", 500.0),
+    ],
+)
+def test_a_wrong_figure_fails_the_tests(tmp_path: Path, pack: str, rule: str, key: str, wrong: object) -> None:
+    found = yaml.safe_load((presets_dir() / "watch" / f"{pack}.yaml").read_text(encoding="utf-8"))
+    (written,) = [entry for entry in found["rules"] if entry["name"] == rule]
+    written[key] = wrong
+    (tmp_path / "mutant.yaml").write_text(yaml.safe_dump(found), encoding="utf-8")
+    tests = SHIPPED.read_text(encoding="utf-8")
+    assert "invariants]" in tests
+    # A later pack's rule replaces the one before it.
+    (tmp_path / "tests.yaml").write_text(tests.replace("invariants]", "invariants, mutant.yaml]"), encoding="utf-8")
+    result = CliRunner().invoke(app, ["watch", "test", str(tmp_path / "tests.yaml")])
+    assert result.exit_code == 1, result.stdout
+    assert f"rule {rule}" in result.stdout
+
+
+def test_a_bad_test_file_is_located(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("rules: [terminal]\ntests:\n  - {name: x, series: {}, expekt: {}}\n")
+    result = CliRunner().invoke(app, ["watch", "test", str(path)])
+    assert result.exit_code == 2
+    assert "tests.0.expekt" in result.stderr
