@@ -9,6 +9,7 @@ import typer
 
 from t1cli import __version__
 from t1cli.cli.boundary import guarded
+from t1cli.ui.streams import prepare_streams
 
 app = typer.Typer(
     name="t1",
@@ -53,4 +54,5 @@ for _name in COMMANDS:
 
 def main() -> None:
     """The `t1` script."""
+    prepare_streams()
     app()

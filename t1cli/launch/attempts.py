@@ -9,13 +9,22 @@ from pathlib import Path
 from t1cli.errors import BadInput
 from t1cli.launch.run_directory import RunDirectory
 
-_ATTEMPT = re.compile(r"attempt_([1-9]\d*)$")
+_ELSEWHERE = "`--runs-dir` or T1_RUNS_DIR names another place"
+_ATTEMPT = re.compile(r"attempt_[1-9][0-9]{0,8}\Z")
 
 
 def runs_root(option: Path | None = None) -> Path:
     """The option, else T1_RUNS_DIR, else `./runs`; absolute."""
     chosen = option or Path(os.environ.get("T1_RUNS_DIR") or "runs")
-    return Path(os.path.abspath(chosen.expanduser()))
+    # A home directory that cannot be found leaves the `~` as it is, like a shell does.
+    root = Path(os.path.abspath(os.path.expanduser(chosen)))
+    try:
+        usable = root.is_dir() or not os.path.lexists(root)
+    except OSError as problem:
+        raise BadInput(f"no run directory can be at {root}: {problem.strerror}", str(root), _ELSEWHERE) from problem
+    if not usable:
+        raise BadInput(f"{root} is no directory, so no run can be in it", str(root), _ELSEWHERE)
+    return root
 
 
 def attempts(campaign: Path) -> tuple[RunDirectory, ...]:
@@ -75,19 +84,25 @@ def newest_run(root: Path) -> RunDirectory | None:
 def find_run(reference: str, root: Path) -> RunDirectory:
     """A run by path, by `name` (its latest attempt) or by `name/attempt_N`. Raises BadInput with what there is."""
     for candidate in (Path(reference), root / reference):
-        absolute = Path(os.path.abspath(candidate))
-        resolved = absolute.resolve() if absolute.name == "latest" else absolute
-        if _ATTEMPT.match(resolved.name) and resolved.is_dir():
-            return RunDirectory(resolved)
-        latest = latest_attempt(resolved)
-        if latest is not None:
-            return latest
+        try:
+            found = _run_at(Path(os.path.abspath(candidate)))
+        except OSError:  # a name that no file can have, or a directory that may not be read
+            continue
+        if found is not None:
+            return found
     names = sorted({run.name for run in all_runs(root)})
     raise BadInput(
         f"no run `{reference}`: expected a run directory, a campaign's name or name/attempt_N",
         where=str(root),
         hint=f"runs here: {', '.join(names)}" if names else "`t1 runs` lists runs; `--runs-dir` says where they are",
     )
+
+
+def _run_at(path: Path) -> RunDirectory | None:
+    resolved = path.resolve() if path.name == "latest" else path
+    if _ATTEMPT.match(resolved.name) and resolved.is_dir():
+        return RunDirectory(resolved)
+    return latest_attempt(resolved)
 
 
 def _last_written(run: RunDirectory) -> float:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from t1cli.launch.cpu_clock import tree_cpu_seconds
-from t1cli.launch.json_files import LineLog, read_lines
+from t1cli.launch.json_files import LineLog, number_in, read_lines
 from t1cli.launch.redaction import Redactor
 
 Value = str | int | float | bool | None
@@ -33,6 +33,8 @@ class EventKind(StrEnum):
     """`count`, `names`: what a dead session had left behind was destroyed."""
     STOP_REQUESTED = "stop_requested"
     """Somebody asked the campaign to stop after its next save."""
+    JOB = "job"
+    """`job_id`, `status` (Ray's, or `UNREACHABLE`), `detail`: the state of a Ray job has changed."""
     ALERT = "alert"
     """`rule`, `severity`, `message`: a watch rule fired."""
     NOTE = "note"
@@ -56,9 +58,8 @@ class Event:
         return "" if value is None else str(value)
 
     def number(self, name: str) -> float:
-        """A field as a number; 0 when absent or no number."""
-        value = self.fields.get(name)
-        return float(value) if isinstance(value, int | float) else 0.0
+        """A field as a finite number; 0 when absent or no number."""
+        return number_in(self.fields.get(name))
 
 
 class EventWriter:
@@ -102,10 +103,9 @@ def read_events(path: Path) -> tuple[Event, ...]:
 
 
 def _event(line: Mapping[str, Value]) -> Event | None:
-    moment = line.get("time")
     try:
         kind = EventKind(str(line.get("event")))
     except ValueError:
         return None
     fields = {name: value for name, value in line.items() if name not in ("time", "event")}
-    return Event(float(moment) if isinstance(moment, int | float) else 0.0, kind, fields)
+    return Event(number_in(line.get("time")), kind, fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,11 +28,28 @@ def write_text(path: Path, text: str) -> None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None when the file is absent, torn or not an object."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
+    content = read_regular(path)
+    value = _parsed(content) if content is not None else None
     return value if isinstance(value, dict) else None
+
+
+def read_regular(path: Path) -> bytes | None:
+    """A whole file; None when nothing or no regular file is there. A pipe or a device is never waited for."""
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def number_in(value: object, otherwise: float = 0.0) -> float:
+    """A JSON number as a finite float; `otherwise` for everything else, numbers beyond floating point included."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return otherwise
+    try:
+        number = float(value)
+    except OverflowError:
+        return otherwise
+    return number if math.isfinite(number) else otherwise
 
 
 class LineLog:
@@ -65,7 +83,7 @@ def repair_last_line(path: Path) -> None:
         if content.endswith(b"\n"):
             return
         start = content.rfind(b"\n") + 1
-        if _is_object(content[start:]):
+        if isinstance(_parsed(content[start:]), dict):
             stream.write(b"\n")
         else:
             stream.truncate(start)
@@ -73,17 +91,15 @@ def repair_last_line(path: Path) -> None:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole object of a log, in order; a torn or foreign line is passed over, an absent file is empty."""
-    try:
-        content = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for line in content.split(b"\n"):
-        if line and _is_object(line):
-            yield json.loads(line)
+    for line in (read_regular(path) or b"").split(b"\n"):
+        value = _parsed(line) if line else None
+        if isinstance(value, dict):
+            yield value
 
 
-def _is_object(line: bytes) -> bool:
+def _parsed(content: bytes) -> Any:
+    """The JSON value in a file or line; None for what is torn, foreign or nested beyond reason."""
     try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None

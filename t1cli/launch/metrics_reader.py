@@ -6,9 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from t1cli.launch.json_files import read_lines
+from t1cli.launch.json_files import number_in, read_lines
 from t1cli.launch.metric_names import AXES
+
+LAST_STEP: Final = 1_000_000_000
+"""A step beyond is no step: windows and gaps are counted over the axis."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +38,17 @@ def series(rows: Iterable[MetricRow], name: str) -> dict[int, float]:
 
 
 def _row(line: Mapping[str, object]) -> MetricRow | None:
-    axis = next((axis for axis in AXES if isinstance(line.get(axis), int)), None)
-    if axis is None:
-        return None
-    step, moment = line[axis], line.get("time")
-    values = {k: _number(v) for k, v in line.items() if k not in (axis, "time", "nan") and _is_metric(v)}
-    return MetricRow(
-        float(moment) if isinstance(moment, int | float) else 0.0, axis, step if isinstance(step, int) else 0, values
-    )
+    for axis in AXES:
+        step = line.get(axis)
+        if isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP:
+            values = {
+                name: number_in(value, math.nan)
+                for name, value in line.items()
+                if name not in (axis, "time", "nan") and _is_metric(value)
+            }
+            return MetricRow(number_in(line.get("time")), axis, step, values)
+    return None
 
 
 def _is_metric(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

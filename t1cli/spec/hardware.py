@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from t1cli.spec.block import Block
 
@@ -16,7 +16,7 @@ class HardwareSpec(Block):
     """GPU memory that a process can use, as the driver reports it."""
     num_nodes: PositiveInt
     """Nodes in the cluster."""
-    gpus_per_node: int
+    gpus_per_node: NonNegativeInt
     """GPUs per node."""
     host_ram_gib: PositiveFloat
     """Host memory per node."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from t1cli.spec.block import Block
 from t1cli.spec.megatron import MegatronModel
-
 
 MAX_LAYERS, MAX_EXPERTS = 2000, 10_000
 """An order of magnitude above every published model; the plan looks at each layer by itself."""
@@ -68,7 +67,7 @@ class Architecture(Block):
     """Key/value groups (GQA)."""
     head_dim: PositiveInt
     """Width of one attention head."""
-    intermediate_size: int = 0
+    intermediate_size: NonNegativeInt = 0
     """Width of a dense feed-forward layer; 0 when every layer is MoE."""
     vocab_size: PositiveInt
     """Vocabulary before padding."""
@@ -86,17 +85,17 @@ class Architecture(Block):
     """Extra norms after attention and after the feed-forward (GLM-4-9B)."""
     attention_sinks: bool = False
     """One learned sink per query head (gpt-oss)."""
-    num_experts: int = Field(default=0, le=MAX_EXPERTS)
+    num_experts: NonNegativeInt = Field(default=0, le=MAX_EXPERTS)
     """Routed experts per MoE layer; 0 for a dense model."""
-    num_experts_per_tok: int = 0
+    num_experts_per_tok: NonNegativeInt = 0
     """Experts chosen per token."""
-    moe_intermediate_size: int = 0
+    moe_intermediate_size: NonNegativeInt = 0
     """Width of one routed expert."""
-    shared_expert_intermediate_size: int = 0
+    shared_expert_intermediate_size: NonNegativeInt = 0
     """Total width of the shared expert(s); 0 for none."""
     shared_expert_gate: bool = False
     """A sigmoid gate on the shared expert."""
-    first_k_dense: int = 0
+    first_k_dense: NonNegativeInt = 0
     """How many leading layers are dense."""
     router_bias: bool = False
     """A correction bias per expert in the router (DeepSeek-V3, GLM-4.5, Kimi)."""
@@ -104,7 +103,7 @@ class Architecture(Block):
     """A bias on the router's linear layer (gpt-oss)."""
     expert_bias: bool = False
     """Biases inside the experts (gpt-oss)."""
-    mtp_num_layers: int = 0
+    mtp_num_layers: NonNegativeInt = 0
     """Multi-token-prediction layers in the checkpoint."""
     gated_deltanet: GatedDeltaNet | None = None
     """Linear-attention layers of a hybrid, null otherwise."""

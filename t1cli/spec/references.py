@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,14 +25,12 @@ def resolve_references(tree: Node, problems: list[Diagnostic]) -> Node:
     referring = list(_referring(tree))
     if not referring:
         return tree
-    broken = {id(node) for node in referring if _is_broken(node, problems)}
     if _Sizes(tree).of(tree) > MAX_CHARACTERS:
         message = f"references that grow to more than {MAX_CHARACTERS} characters"
-        _say(referring[0], message, problems, "refer to single values, not to values full of references")
+        problems.append(_told(referring[0], message, "refer to single values, not to values full of references"))
         return tree
-    from omegaconf import OmegaConf
-
-    return _resolved(tree, OmegaConf.create(_plain(tree, broken)), problems)
+    broken = {id(node): found for node in referring if (found := _broken(node)) is not None}
+    return _Resolver(broken, problems).resolved(tree)
 
 
 def _referring(node: Node) -> Iterator[Node]:
@@ -46,17 +44,16 @@ def _referring(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _is_broken(node: Node, problems: list[Diagnostic]) -> bool:
-    before = len(problems)
+def _broken(node: Node) -> Diagnostic | None:
     inside = _REFERENCE.findall(node.content)
     if re.search(r"\$\{[^}]*:", node.content):
-        _say(node, f"`{node.content}` asks for something outside the spec", problems, _OUTSIDE)
-    elif "${" in _REFERENCE.sub("", node.content) or not all(_KEY.fullmatch(key) for key in inside):
-        _say(node, f"`{node.content}` is no reference", problems, _FORM)
-    return len(problems) > before
+        return _told(node, f"`{node.content}` asks for something outside the spec", _OUTSIDE)
+    if "${" in _REFERENCE.sub("", node.content) or not all(_KEY.fullmatch(key) for key in inside):
+        return _told(node, f"`{node.content}` is no reference", _FORM)
+    return None
 
 
-def _plain(node: Node, broken: set[int]) -> Any:
+def _plain(node: Node, broken: Collection[int]) -> Any:
     """Plain values for OmegaConf, with its sign for a missing value where a reference is broken."""
     if id(node) in broken:
         return _MISSING
@@ -95,40 +92,48 @@ class _Sizes:
         return node
 
 
-def _resolved(node: Node, config: Any, problems: list[Diagnostic]) -> Node:
-    if isinstance(node.content, dict):
-        content: Any = {key: _child(child, config, key, problems) for key, child in node.content.items()}
-    elif isinstance(node.content, tuple):
-        content = tuple(_child(child, config, index, problems) for index, child in enumerate(node.content))
-    else:
-        return node
-    return replace(node, content=content)
+class _Resolver:
+    """Replaces references leaf by leaf, in file order."""
 
+    def __init__(self, broken: Mapping[int, Diagnostic], problems: list[Diagnostic]) -> None:
+        self._broken = broken
+        self._problems = problems
 
-def _child(node: Node, config: Any, key: str | int, problems: list[Diagnostic]) -> Node:
-    if not isinstance(node.content, str):
-        return _resolved(node, config[key], problems) if isinstance(node.content, dict | tuple) else node
-    return _look_up(node, config, key, problems) if "${" in node.content and not _is_missing(config, key) else node
+    def resolved(self, tree: Node) -> Node:
+        from omegaconf import OmegaConf
 
+        return self._block(tree, OmegaConf.create(_plain(tree, self._broken)))
 
-def _is_missing(config: Any, key: str | int) -> bool:
-    from omegaconf import OmegaConf
+    def _block(self, node: Node, config: Any) -> Node:
+        if isinstance(node.content, dict):
+            content: Any = {key: self._child(child, config, key) for key, child in node.content.items()}
+        elif isinstance(node.content, tuple):
+            content = tuple(self._child(child, config, index) for index, child in enumerate(node.content))
+        else:
+            return node
+        return replace(node, content=content)
 
-    return bool(OmegaConf.is_missing(config, key))
+    def _child(self, node: Node, config: Any, key: str | int) -> Node:
+        if isinstance(node.content, dict | tuple):
+            return self._block(node, config[key])
+        if id(node) in self._broken:
+            self._problems.append(self._broken[id(node)])
+            return node
+        return self._look_up(node, config, key) if isinstance(node.content, str) and "${" in node.content else node
 
+    def _look_up(self, node: Node, config: Any, key: str | int) -> Node:
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
 
-def _look_up(node: Node, config: Any, key: str | int, problems: list[Diagnostic]) -> Node:
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        value = config[key]
-        value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except (OmegaConfBaseException, RecursionError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it refers to itself"
-        _say(node, f"cannot resolve `{node.content}`: {reason}", problems, "name a key that this spec gives a value")
-        return node
-    return _as_node(value, node)
+        try:
+            value = config[key]
+            value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        except (OmegaConfBaseException, RecursionError) as error:
+            reason = str(error).splitlines()[0] if str(error) else "it refers to itself"
+            hint = "name a key that a file or --set gives a value"
+            self._problems.append(_told(node, f"cannot resolve `{node.content}`: {reason}", hint))
+            return node
+        return _as_node(value, node)
 
 
 def _as_node(value: Any, model: Node) -> Node:
@@ -139,5 +144,5 @@ def _as_node(value: Any, model: Node) -> Node:
     return replace(model, content=value, text="")
 
 
-def _say(node: Node, message: str, problems: list[Diagnostic], hint: str) -> None:
-    problems.append(Diagnostic(message, node.place.exact, node.place.source_line, hint))
+def _told(node: Node, message: str, hint: str) -> Diagnostic:
+    return Diagnostic(message, node.place.exact, node.place.source_line, hint)

@@ -58,8 +58,8 @@ def _read_text(path: Path, shown: str, problems: list[Diagnostic]) -> str | None
         problems.append(Diagnostic(f"cannot read {shown}: {error.strerror}", shown, hint=hint))
         return None
     if len(raw) > MAX_BYTES:
-        hint = f"the limit is {MAX_BYTES} bytes; a real one has a few thousand"
-        problems.append(Diagnostic("too large to be an experiment file", shown, hint=hint))
+        message = f"more than {MAX_BYTES} bytes is no experiment file"
+        problems.append(Diagnostic(message, shown, hint="a real one has a few thousand bytes"))
         return None
     try:
         text = raw.decode("utf-8-sig")
@@ -140,7 +140,7 @@ class _Reader:
         """Whether the tree stays small once every alias is expanded; an alias to itself never is."""
         nodes, depth = _measure(root, {})
         if nodes > MAX_NODES:
-            message = f"more than {MAX_NODES} values, aliases expanded"
+            message = f"more than {MAX_NODES} values once aliases are expanded"
             self._say(root.start_mark, message, "a spec has a few hundred; no alias stands inside its own anchor")
         elif depth > MAX_DEPTH:
             self._say(root.start_mark, f"nested {depth} deep; a spec needs no more than {MAX_DEPTH}")

@@ -43,4 +43,7 @@ def _row(summary: RunSummary) -> tuple[str, ...]:
 
 
 def _moment(seconds: float | None) -> str:
-    return "-" if seconds is None else datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return "-" if seconds is None else datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # a moment outside every calendar
+        return "?"

@@ -242,5 +242,5 @@ def test_a_person_sees_what_changed_before_answering(
 
 def test_a_place_that_cannot_be_written_is_refused(t1: T1, faked: FakeBackend, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    result = t1("launch", "experiments/quickstart", "--yes", "--runs-dir", tmp_path / "file")
+    result = t1("launch", "experiments/quickstart", "--yes", "--runs-dir", tmp_path / "file" / "below")
     assert result.exit_code == 1 and "cannot make a run directory" in result.stderr
