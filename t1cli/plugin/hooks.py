@@ -7,6 +7,7 @@
 | `--data-source-path` | `t1cli.plugin.hooks.TaskSource` |
 | `--custom-reward-post-process-path` (GRPO) | `t1cli.plugin.hooks.group_rewards` |
 | `--rollout-data-postprocess-path` (PPO) | `t1cli.plugin.hooks.explain_variance` |
+| `--custom-tis-function-path` (correction recorded) | `t1cli.plugin.hooks.record_correction` |
 | `--custom-megatron-init-path` | `t1cli.plugin.hooks.start_trainer` |
 | Ray's `worker_process_setup_hook` | `t1cli.plugin.hooks.set_up_worker` |
 
@@ -49,6 +50,14 @@ def explain_variance(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -
     from t1cli.plugin.value_fit import log_value_fit
 
     log_value_fit(args, rollout_id, rollout_data)
+
+
+def record_correction(args: Any, *, pg_loss: Any, loss_masks: Any, **more: Any) -> Any:
+    """Importance weights between trainer and engine as metrics; the loss stays as it is."""
+    from t1cli.plugin.record_correction import recorded
+
+    pairs = {name: more[name] for name in ("train_log_probs", "rollout_log_probs")}
+    return recorded(args, pg_loss=pg_loss, loss_masks=loss_masks, **pairs)
 
 
 def start_trainer(args: Any) -> None:

@@ -1,0 +1,134 @@
+"""A spec as slime's command: entry, arguments, role file and environment, each checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from t1cli.slime.arguments.check import check_arguments
+from t1cli.slime.arguments.problem import Problem
+from t1cli.slime.arguments.read import read
+from t1cli.slime.arguments.table import Table, load_table
+from t1cli.slime.compile import environment as environment_rules
+from t1cli.slime.compile.environment import environment
+from t1cli.slime.compile.escape import escape_problems, escaped_pairs
+from t1cli.slime.compile.hooks import EXPLAIN_VARIANCE, GENERATE_ROLLOUT, GROUP_REWARDS, START_TRAINER, TASK_SOURCE
+from t1cli.slime.compile.places import ROLE_FILE, SETTINGS_FILE, Places
+from t1cli.slime.compile.roles import role_file
+from t1cli.slime.compile.row import Pair, View
+from t1cli.slime.compile.table import OWNER, TABLE
+from t1cli.slime.start_point import base_arguments
+from t1cli.spec.experiment import ExperimentSpec
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The command of one session of a campaign."""
+
+    entry: str
+    """`train.py` or `train_async.py` of slime's checkout."""
+    argv: tuple[str, ...]
+    """Arguments after the entry."""
+    environment: Mapping[str, str]
+    role_file: Mapping[str, Any] | None
+    problems: tuple[Problem, ...]
+    """What is wrong with the arguments, errors first."""
+    evaluation_argv: tuple[str, ...] | None
+    """Arguments of `train.py` for an evaluation before the first step, where the entry never makes one."""
+
+
+def compile_campaign(spec: ExperimentSpec, places: Places) -> Compiled:
+    """Arguments, environment and role file of a session. Raises BadInput for a slime version without a table."""
+    engine = spec.engine
+    assert engine.kind == "slime"
+    table = load_table(engine.version)
+    pairs = campaign_pairs(spec, places)
+    argv = flattened([*pairs, *escaped_pairs(spec)])
+    asynchronous = spec.rollout.pipeline != "sync"
+    roles = role_file(spec, places) if not engine.from_script else None
+    arguments = read(argv, table, environment=dict(engine.env), asynchronous=asynchronous)
+    variables = environment(spec, arguments)
+    arguments = read(argv, table, environment=variables, asynchronous=asynchronous)
+    problems = (*_own_problems(spec, table, pairs), *check_arguments(arguments, roles))
+    return Compiled(
+        entry="train_async.py" if asynchronous else "train.py",
+        argv=argv,
+        environment=variables,
+        role_file=roles,
+        problems=tuple(sorted(problems, key=lambda problem: problem.severity != "error")),
+        evaluation_argv=_evaluation_argv(spec, places, argv) if asynchronous else None,
+    )
+
+
+def campaign_pairs(spec: ExperimentSpec, places: Places) -> list[Pair]:
+    """The table's arguments and t1's own, before `slime_args`; the last of two equal flags stays."""
+    view = View(spec, places)
+    found: dict[str, tuple[str, ...]] = {}
+    for row in TABLE:
+        found |= dict(row.pairs(view))
+    if not view.from_script:
+        found |= dict(_hooks(view)) | dict(_session(places))
+    left_out = set(spec.engine.leave_out) if spec.engine.kind == "slime" else set()
+    return [(flag, words) for flag, words in found.items() if flag not in left_out]
+
+
+def flattened(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """An argument list."""
+    return tuple(word for flag, words in pairs for word in (flag, *words))
+
+
+def key_of(flag: str) -> str:
+    """The spec key behind a flag, for messages; `slime_args.<name>` for one without a field."""
+    return OWNER.get(flag, f"slime_args.{flag.removeprefix('--')}")
+
+
+def _hooks(view: View) -> Iterator[Pair]:
+    yield "--data-source-path", (TASK_SOURCE,)
+    if view.spec.evaluation is not None:
+        yield "--eval-function-path", (GENERATE_ROLLOUT,)
+    yield "--custom-megatron-init-path", (START_TRAINER,)
+    yield "--custom-config-path", (SETTINGS_FILE,)
+    if view.ppo:
+        yield "--rollout-data-postprocess-path", (EXPLAIN_VARIANCE,)
+        yield "--megatron-config-path", (ROLE_FILE,)
+    else:
+        yield "--custom-reward-post-process-path", (GROUP_REWARDS,)
+
+
+def _session(places: Places) -> Iterator[Pair]:
+    for flag, value in base_arguments(places.start, actor_dir=places.actor_dir).items():
+        yield flag, () if value is True else (str(value),)
+
+
+def _evaluation_argv(spec: ExperimentSpec, places: Places, argv: Sequence[str]) -> tuple[str, ...] | None:
+    """`train_async.py` never evaluates before training: `train.py` with no rollout does (slime v0.3.0, `train.py`)."""
+    evaluation = spec.evaluation
+    from_script = spec.engine.kind == "slime" and spec.engine.from_script
+    if evaluation is None or not evaluation.before_training or places.start.kind != "fresh" or from_script:
+        return None
+    found = dict(campaign_pairs(spec, places)) | dict(escaped_pairs(spec))
+    for flag in _TRAINING_ONLY:
+        found.pop(flag, None)
+    return flattened([*(found | {"--num-rollout": ("0",)}).items()])
+
+
+_TRAINING_ONLY = ("--save", "--save-interval", "--no-save-optim", "--keep-old-actor", "--update-weights-interval")
+
+
+def _own_problems(spec: ExperimentSpec, table: Table, pairs: Sequence[Pair]) -> Iterator[Problem]:
+    yield from escape_problems(spec, table, pairs)
+    engine = spec.engine
+    assert engine.kind == "slime"
+    for name in engine.env if not engine.from_script else ():
+        if name in environment_rules.OWNED:
+            message = f"engine.env.{name} is set by t1 itself"
+            yield Problem("T-owned-environment", "error", "engine.env", message, "leave it out")
+    known = {flag for row in TABLE for flag in row.flags}
+    for flag in engine.leave_out:
+        if flag not in known:
+            message = f"engine.leave_out names {flag}, which no key gives"
+            yield Problem("T-left-out", "error", "engine.leave_out", message, "remove it from the list")
+        elif not engine.from_script:
+            message = f"{flag} is not passed: slime's own default applies instead of the key's value"
+            yield Problem("T-left-out", "warning", "engine.leave_out", message, "remove it from the list")

@@ -1,0 +1,24 @@
+"""Dotted paths that a campaign's arguments name. slime loads them in the processes that need them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_PLUGIN: Final = "t1cli.plugin.hooks"
+
+GENERATE_ROLLOUT: Final = f"{_PLUGIN}.generate_rollout"
+"""A rollout of trials, and every evaluation."""
+GENERATE: Final = f"{_PLUGIN}.generate"
+"""One trial, under slime's fully-async rollout."""
+TASK_SOURCE: Final = f"{_PLUGIN}.TaskSource"
+"""Groups of tasks in the campaign's order."""
+START_TRAINER: Final = f"{_PLUGIN}.start_trainer"
+"""Time limits of trainer processes."""
+EXPLAIN_VARIANCE: Final = f"{_PLUGIN}.explain_variance"
+"""The critic's fit, logged on every actor rank."""
+GROUP_REWARDS: Final = f"{_PLUGIN}.group_rewards"
+"""The group baseline over trainable samples only."""
+RECORD_CORRECTION: Final = f"{_PLUGIN}.record_correction"
+"""Importance weights recorded, the loss unchanged."""
+FULLY_ASYNC_ROLLOUT: Final = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
+"""slime's own rollout without a barrier."""
