@@ -173,8 +173,11 @@ class LogTail:
 
 
 def _connect(address: ClusterAddress) -> Any:
-    logging.getLogger("ray").setLevel(logging.ERROR)
     from ray.job_submission import JobSubmissionClient
+
+    # Its own progress lines would stand between ours.
+    for name in ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
     if address.is_url:
         return JobSubmissionClient(address.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from t1cli.launch.gates import Refusal
@@ -16,8 +17,11 @@ Progress = Callable[[str], None]
 """Takes one line for people; it may come often."""
 
 
-End = Literal["finished", "stopped"]
-"""How a campaign ended that neither failed nor was interrupted; `stopped` is by request, after a save."""
+End = Literal["finished", "stopped", "detached"]
+"""How a campaign ended that neither failed nor was interrupted; `stopped` is by request, after a save.
+
+`detached`: it has not ended; whoever watched over it from here has left, and the cluster runs on.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Invocation:
     """Only what t1 sets; the rest is inherited."""
     role_file: Mapping[str, Any] | None
     """slime's per-role overrides; None where there is no role file."""
+    job: Mapping[str, Any] | None = None
+    """What Ray's job server would be given; None for a process of this machine."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,18 @@ class Started:
     """Runs the campaign here and says how it ended; None when it runs elsewhere."""
 
 
+@dataclass(frozen=True)
+class Occupation:
+    """A campaign's former job whose end is not on record."""
+
+    job_id: str
+    lives: bool
+    refusal: Refusal | None
+    """Why nothing else may be started; None when the job has ended and only its record is unfinished."""
+    follow: Callable[[Job], Started] | None = None
+    """Follows it again, here or in a process of its own."""
+
+
 class Backend(Protocol):
     """Starts campaigns on one engine."""
 
@@ -65,6 +83,10 @@ class Backend(Protocol):
 
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
         """What `start` would run; starts and writes nothing."""
+        ...
+
+    def occupation(self, campaign: Path) -> Occupation | None:
+        """What still occupies `runs/<name>` though no process of this machine holds its lock."""
         ...
 
     def start(self, job: Job) -> Started:

@@ -55,7 +55,10 @@ def run_to_its_end(run: RunDirectory, body: Callable[[], End], log: CampaignLog)
     try:
         with interruptible():
             outcome = body()
-        events.write(EventKind.ENDED, outcome=outcome, detail="")
+        if outcome == "detached":
+            events.write(EventKind.NOTE, message="nobody follows the campaign from here any more; it goes on")
+        else:
+            events.write(EventKind.ENDED, outcome=outcome, detail="")
     except KeyboardInterrupt:
         events.write(EventKind.ENDED, outcome="interrupted", detail="by a signal")
         log.only_log("interrupted")

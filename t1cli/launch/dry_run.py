@@ -59,6 +59,7 @@ class DryRun:
             "argv": list(self.invocation.argv),
             "env": dict(self.invocation.env),
             "role_file": role_file,
+            "job": None if self.invocation.job is None else dict(self.invocation.job),
             "refusals": [refusal.to_json() for refusal in self.refusals],
             "accepted": list(self.accepted),
             "notes": list(self.notes),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
-from t1cli.launch.backend import End, Invocation, Job, Started
+from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
 from t1cli.launch.gates import Refusal
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.run_directory import RunDirectory
@@ -33,6 +34,10 @@ class EmbeddedBackend:
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
         """The process that `--detach` starts; without it the same code runs inside `t1 launch`."""
         return Invocation(self._argv(run, resume=False), ENVIRONMENT, None)
+
+    def occupation(self, campaign: Path) -> Occupation | None:
+        """None: the lock's process is the campaign itself."""
+        return None
 
     def start(self, job: Job) -> Started:
         """A detached process, or the campaign ready to run here."""

@@ -7,8 +7,9 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from t1cli.launch.backend import End, Invocation, Job, Started
+from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.gates import Refusal
 from t1cli.launch.json_files import write_json
@@ -37,6 +38,10 @@ class FakeBackend:
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
         """A command that names the run directory."""
         return Invocation(("fake-campaign", str(run.path)), {}, None)
+
+    def occupation(self, campaign: Path) -> Occupation | None:
+        """None: the lock's process is the campaign itself."""
+        return None
 
     def start(self, job: Job) -> Started:
         """Ready to run here."""

@@ -18,6 +18,7 @@ from t1cli.launch.gates import (
 )
 from t1cli.launch.lock import refuse_if_held
 from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, Stages
+from t1cli.launch.reattach import reattach, settle
 from t1cli.launch.record import RunRecord
 from t1cli.launch.resume import attempt_to_resume, resume_refusals
 from t1cli.launch.run_directory import RunDirectory
@@ -36,18 +37,29 @@ def launch(loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, stage
     campaign = options.runs_root / loaded.spec.name
     refuse_if_held(campaign, stop_command=f"{options.command} --stop")
     backend = stages.backend(loaded.spec)
-    proposal = _pass_gates(loaded, options, dialogue, stages, backend)
+    occupation = backend.occupation(campaign)
+    if occupation is not None and occupation.lives and options.resume:
+        return reattach(loaded, options, dialogue, occupation)
+    if occupation is not None and occupation.refusal is None:
+        settle(loaded, options, dialogue, occupation)
+    former = () if occupation is None or occupation.refusal is None else (occupation.refusal,)
+    proposal = _pass_gates(loaded, options, dialogue, stages, backend, former)
     if not options.assume_yes and not dialogue.ask(proposal):
         raise Refused("nothing was started: the answer was no")
     return Start(loaded, options, dialogue, backend, proposal).go()
 
 
 def _pass_gates(
-    loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, stages: Stages, backend: Backend
+    loaded: LoadedSpec,
+    options: LaunchOptions,
+    dialogue: Dialogue,
+    stages: Stages,
+    backend: Backend,
+    former: tuple[Refusal, ...],
 ) -> Proposal:
     run = _target(loaded, options)
     plan = stages.plan(loaded)
-    before = _gate(options, [*backend.refusals(loaded), *_static(loaded, run, options), *plan_refusals(plan)])
+    before = _gate(options, [*former, *backend.refusals(loaded), *_static(loaded, run, options), *plan_refusals(plan)])
     if not options.assume_yes and not dialogue.can_ask():
         raise Refused(
             "nothing was started: there is no terminal to ask on, and no --yes", hint=f"`{options.command} --yes`"

@@ -21,6 +21,11 @@ def open_metrics(run: RunDirectory, spec: ExperimentSpec, events: EventWriter) -
     return MetricsWriter(run.metrics_jsonl, trackers=trackers, on_tracker_failure=failed)
 
 
+def open_job_metrics(run: RunDirectory) -> MetricsWriter:
+    """metrics.jsonl alone: a slime job writes to W&B and TensorBoard itself."""
+    return MetricsWriter(run.metrics_jsonl)
+
+
 def _makers(run: RunDirectory, spec: ExperimentSpec) -> dict[str, Callable[[], Tracker]]:
     makers: dict[str, Callable[[], Tracker]] = {}
     wandb, tensorboard = spec.tracking.wandb, spec.tracking.tensorboard

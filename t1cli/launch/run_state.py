@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from t1cli.launch.events import Event, EventKind, read_events
 from t1cli.launch.lock import lock_holder
+from t1cli.launch.ray_job import read_ray_job
 from t1cli.launch.run_directory import RunDirectory
 
 
@@ -24,7 +25,7 @@ class RunState(StrEnum):
     DEAD = "dead"
     """Its process vanished without a last word: SIGKILL, out of memory, power."""
     UNKNOWN = "unknown"
-    """It runs, or ran, on another machine."""
+    """It runs, or ran, on another machine; or it is a job of a cluster that nobody follows."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def standing(run: RunDirectory, events: Sequence[Event] | None = None) -> Standi
         return Standing(state, f"on host {holder.process.host}", holder.process.pid, start, None)
     if ended is not None and (began is None or events.index(ended) > events.index(began)):
         return Standing(_outcome(ended), ended.text("detail"), None, start, ended.time)
+    if began is not None and (job := read_ray_job(run)) is not None:
+        return Standing(RunState.UNKNOWN, f"nobody follows job {job.job_id}; it may still run", None, start, None)
     detail = "its process ended without a last word" if began else "it was never started"
     return Standing(RunState.DEAD, detail, None, start, None)
 

@@ -187,7 +187,7 @@ def _next_command(run: RunDirectory, now: Standing, record: RunRecord | None) ->
         return f"t1 watch {where} --replay"
     if now.state is RunState.FAILED:
         return f"t1 logs {where}"
-    if now.state is RunState.UNKNOWN:
+    if now.state is RunState.UNKNOWN and now.pid is not None:
         return f"t1 logs {where} --follow"
     return _resume_command(run, record)
 

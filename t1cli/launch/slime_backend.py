@@ -1,85 +1,181 @@
-"""slime on Ray: what a launch would run, as far as it is known here; starting it is refused."""
+"""slime on Ray: submits a job under our own ID and follows it; the job lives on whatever becomes of its follower."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
+from t1cli.cluster.address import ClusterAddress, cluster_address
+from t1cli.cluster.jobs import JobRequest, Jobs
 from t1cli.errors import Refused
-from t1cli.launch.backend import Invocation, Job, Started
+from t1cli.launch.attempts import latest_attempt
+from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
+from t1cli.launch.checkpoint_manifest import Owner
+from t1cli.launch.claims import claim
+from t1cli.launch.follow_run import follow_run
 from t1cli.launch.gates import Refusal
-from t1cli.launch.redaction import Redactor
+from t1cli.launch.process_identity import ProcessIdentity
+from t1cli.launch.ray_job import RayJob
+from t1cli.launch.record import read_record
+from t1cli.launch.redaction import Redactor, names_a_secret
+from t1cli.launch.resume import family_digest
 from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import save_directories
-from t1cli.spec.algorithm import PPO
+from t1cli.launch.slime_compile import compile_session
+from t1cli.launch.slime_job import SessionPlace, job_json, write_job_files
+from t1cli.launch.slime_occupation import occupation_of
+from t1cli.launch.slime_start import owners, start_point
+from t1cli.slime.start_point import StartPoint
 from t1cli.spec.engine import SlimeEngine
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
-_REASON = "this version of t1 plans campaigns on the slime engine but cannot launch them yet"
-_FIX = "rehearse the data path on one machine with `--set engine.kind=embedded`, or start slime by hand"
-
 
 class SlimeBackend:
-    """Shows the job's command, environment and role file; starts nothing."""
+    """Campaigns as Ray jobs."""
 
     engine = "slime"
 
     def refusals(self, loaded: LoadedSpec) -> tuple[Refusal, ...]:
-        """Always: the slime engine cannot be launched."""
-        return (Refusal("engine", _REASON, loaded.where("engine.kind"), _FIX, acceptable=False),)
+        """What no cluster has to be asked for: its address, secrets on their way into a job's metadata."""
+        return (*_address_refusals(loaded), *_secret_refusals(loaded))
 
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
-        """The arguments that follow from the spec alone. The model's and the parallel layout's are not among them."""
-        engine = loaded.spec.engine
-        assert isinstance(engine, SlimeEngine)
-        redactor = Redactor.of_environment(None, dict(engine.env))
-        env = {"PYTHONPATH": engine.megatron_dir, "CUDA_DEVICE_MAX_CONNECTIONS": "1", **redactor.json(dict(engine.env))}
-        argv = _submission(engine) + _arguments(loaded.spec, run)
-        return Invocation(redactor.argv(argv), env, role_file(loaded.spec, run))
+        """The next session's command, environment, role file and job, without secrets; nothing is written."""
+        family = family_digest(loaded)
+        start = start_point(loaded.spec, run, family) if run.record_json.exists() else StartPoint()
+        session = len(read_record(run).sessions) + 1 if run.record_json.exists() else 1
+        compiled = compile_session(loaded.spec, run, start)
+        place = SessionPlace(run, session, family, loaded.digest)
+        redactor = Redactor.of_environment(None, loaded.spec.model_dump(mode="json"))
+        return Invocation(
+            redactor.argv(compiled.argv),
+            redactor.json(dict(compiled.env)),
+            redactor.json(compiled.role_file) if compiled.role_file is not None else None,
+            redactor.json(job_json(loaded.spec, place, compiled)),
+        )
+
+    def occupation(self, campaign: Path) -> Occupation | None:
+        """A job of this campaign's latest attempt whose end is not on record."""
+        run = latest_attempt(campaign)
+        found = None if run is None else occupation_of(run)
+        if run is None or found is None:
+            return None
+        return replace(found, follow=lambda job: follower(run, found.job_id, job))
 
     def start(self, job: Job) -> Started:
-        """Raises Refused."""
-        raise Refused(_REASON, hint=_FIX)
+        """Claim the checkpoint directories, put the job on record, submit it, follow it."""
+        record = read_record(job.run)
+        place = SessionPlace(job.run, record.session.number, record.family, record.session.digest)
+        start = start_point(job.spec, job.run, record.family) if job.resume else StartPoint()
+        for directory, owner in owners(job.spec, job.run, record.family).items():
+            _claim_visible(directory, owner)
+        address = _address(job.spec)
+        jobs = Jobs.open(address)
+        _refuse_second(jobs, job.spec.name)
+        compiled = compile_session(job.spec, job.run, start)
+        directory = write_job_files(job.spec, place, compiled)
+        described = job_json(job.spec, place, compiled)
+        job_id = f"t1-{job.spec.name}-a{job.run.attempt}-s{place.session}-{secrets.token_hex(3)}"
+        # On record first: a submission that nobody remembers could never be stopped by its ID.
+        RayJob(job_id, address.text, address.source, place.session, time.time()).save(job.run)
+        runtime_env = {**described["runtime_env"], "working_dir": str(directory)}
+        jobs.submit(JobRequest(job_id, described["entrypoint"], runtime_env, described["metadata"]))
+        job.progress(f"submitted job {job_id} to {address.text}")
+        return follower(job.run, job_id, job)
 
 
-def role_file(spec: ExperimentSpec, run: RunDirectory) -> dict[str, Any] | None:
-    """slime's `--megatron-config-path` content: the critic's learning rate and a save directory of its own (C2)."""
-    if not isinstance(spec.algorithm, PPO):
-        return None
-    directories = save_directories(spec, run)
-    actor = {"save": str(directories.actor), "lr": spec.algorithm.actor_learning_rate}
-    critic: dict[str, Any] = {"save": str(directories.critic), "lr": spec.algorithm.critic.learning_rate}
-    return {
-        "megatron": [
-            {"name": "actor", "role": "actor", "overrides": actor},
-            {"name": "critic", "role": "critic", "overrides": critic},
-        ]
-    }
+def follower(run: RunDirectory, job_id: str, job: Job) -> Started:
+    """A follower in a session of its own, or ready to run here; here, Ctrl-C hands over to one of the first kind."""
+    if job.detach:
+        return Started(job_id, detached_follower(run))
+    return Started(job_id, ProcessIdentity.of(), foreground=lambda: _follow_here(run, job))
 
 
-def _submission(engine: SlimeEngine) -> tuple[str, ...]:
-    address = (f"--address={engine.ray_address}",) if engine.ray_address else ()
-    return ("ray", "job", "submit", *address, "--", "python3", f"{engine.slime_dir}/train.py")
+def detached_follower(run: RunDirectory) -> ProcessIdentity:
+    """A process that follows this run's job; it takes the lock over from this one."""
+    run.logs.mkdir(parents=True, exist_ok=True)
+    with (run.logs / "process.log").open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "t1cli.launch.follow_run", str(run.path)],
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return ProcessIdentity.of(process.pid)
 
 
-def _arguments(spec: ExperimentSpec, run: RunDirectory) -> tuple[str, ...]:
-    rollout, directories = spec.rollout, save_directories(spec, run)
-    options: dict[str, object] = {
-        "--advantage-estimator": spec.algorithm.kind,
-        "--num-rollout": rollout.num_rollouts,
-        "--rollout-batch-size": rollout.batch_size,
-        "--n-samples-per-prompt": rollout.samples_per_prompt,
-        "--rollout-max-context-len": rollout.context_tokens,
-        "--rollout-temperature": rollout.temperature,
-        "--max-tokens-per-gpu": spec.trainer.max_tokens_per_gpu,
-        "--lr": spec.algorithm.actor_learning_rate,
-        "--save": directories.actor,
-        "--save-interval": spec.checkpoint.every_rollouts,
-        "--seed": spec.seed,
-    }
-    if isinstance(spec.algorithm, PPO):
-        options |= {
-            "--num-critic-only-steps": spec.algorithm.critic.critic_only_steps,
-            "--megatron-config-path": run.path / "roles.yaml",
-        }
-    return tuple(word for name, value in options.items() for word in (name, str(value)))
+def _follow_here(run: RunDirectory, job: Job) -> End:
+    stopped_by_somebody = False
+    try:
+        return follow_run(run, job.progress)
+    except KeyboardInterrupt:
+        stopped_by_somebody = occupation_of(run) is None
+        if stopped_by_somebody:
+            raise
+    # Ctrl-C ends the watching, not 128 GPUs' work; `--stop` ends that.
+    from t1cli.launch.lock import hand_over, mutex
+
+    with mutex(run.path.parent):
+        hand_over(run, detached_follower(run))
+    job.progress("the job goes on and is followed in the background; `t1 launch SPEC --stop` ends it after a save")
+    return "detached"
+
+
+def _address(spec: ExperimentSpec) -> ClusterAddress:
+    assert isinstance(spec.engine, SlimeEngine)
+    address = cluster_address(spec.engine.ray_address)
+    if address is None:
+        raise Refused("no cluster is named", hint="engine.ray_address, or RAY_ADDRESS in the environment")
+    return address
+
+
+def _address_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
+    assert isinstance(loaded.spec.engine, SlimeEngine)
+    if cluster_address(loaded.spec.engine.ray_address) is not None:
+        return ()
+    fix = "`--set engine.ray_address=http://HEAD:8265`, or RAY_ADDRESS in the environment"
+    where = loaded.where("engine.ray_address")
+    return (Refusal("engine", "no Ray cluster is named to submit to", where, fix, acceptable=False),)
+
+
+def _secret_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
+    """A job's environment is shown in Ray's dashboard and kept in its logs."""
+    assert isinstance(loaded.spec.engine, SlimeEngine)
+    return tuple(
+        Refusal(
+            "secret",
+            f"engine.env.{name} looks like a secret, and Ray shows a job's environment to everybody",
+            loaded.where(f"engine.env.{name}"),
+            f"export {name} for `ray start` on the nodes instead: jobs inherit it",
+            acceptable=False,
+        )
+        for name in loaded.spec.engine.env
+        if names_a_secret(name)
+    )
+
+
+def _claim_visible(directory: Path, owner: Owner) -> None:
+    """Claim a directory that can be made from here; where it cannot, the job itself claims it before it trains."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    claim(directory, owner)
+
+
+def _refuse_second(jobs: Jobs, name: str) -> None:
+    living = jobs.living({"t1_campaign": name})
+    if living:
+        first = living[0]
+        raise Refused(
+            f"campaign `{name}` runs on this cluster already, as job {first.job_id} ({first.status.lower()})",
+            where=first.metadata.get("t1_run_dir", jobs.address),
+            hint="`t1 launch SPEC --stop` ends it after its next save; another `name` starts a campaign beside it",
+        )

@@ -69,12 +69,16 @@ def print_dry_run(found: DryRun) -> None:
 def print_stop(stop: StopAnswer) -> None:
     """What was asked of the process, and when it takes effect."""
     console = answer()
+    what = f"job {stop.job_id}" if stop.job_id else f"process {stop.pid}"
     if stop.how == "now":
         ended = "has ended" if stop.ended else "was interrupted but has not ended yet"
-        console.print(f"process {stop.pid} of {stop.run_dir} {ended}, {stop.rollouts_done} rollouts done")
+        console.print(f"{what} of {stop.run_dir} {ended}, {stop.rollouts_done} rollouts done")
+        if stop.lost_rollouts:
+            first, last = stop.lost_rollouts[0], stop.lost_rollouts[-1]
+            console.print(f"lost: everything since the last save, rollouts {first} to {last}")
     else:
         at = "its next save" if stop.stops_after_rollouts is None else f"rollout {stop.stops_after_rollouts}"
         seconds = stop.seconds_until_then
         when = "" if seconds is None else f", in about {seconds:.0f} s"
-        console.print(f"asked process {stop.pid} to stop after {at}{when} ({stop.rollouts_done} done)")
+        console.print(f"asked {what} to stop after {at}{when} ({stop.rollouts_done} done)")
     console.print(f"Next: t1 status {stop.run_dir}")

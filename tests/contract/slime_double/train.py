@@ -1,0 +1,203 @@
+"""A double of slime's train.py: parses like it, loads hooks like it, trains nothing, and saves like Megatron.
+
+Knobs come from the environment: STUB_TRAIN_SECONDS, STUB_FAIL_AT, STUB_ACTOR_SAVES (0: none).
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import logging
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import ray
+import yaml
+from slime.ray.rollout import flatten, train_data
+from slime.utils.misc import load_function
+
+INTEGERS = ("num-rollout", "rollout-batch-size", "n-samples-per-prompt", "global-batch-size", "save-interval")
+PATHS = ("rollout-function-path", "eval-function-path", "data-source-path", "custom-megatron-init-path")
+OPTIONAL = (
+    "advantage-estimator",
+    "save",
+    "load",
+    "custom-config-path",
+    "megatron-config-path",
+    "custom-reward-post-process-path",
+    "rollout-data-postprocess-path",
+    "eval-interval",
+    "ckpt-step",
+    "reward-key",
+    *PATHS,
+)
+
+
+def parse_args() -> argparse.Namespace:
+    """Unknown flags are dropped without a word and abbreviations are off, as in slime."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for name in INTEGERS:
+        parser.add_argument(f"--{name}", type=int)
+    for name in OPTIONAL:
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--num-critic-only-steps", type=int, default=0)
+    args, dropped = parser.parse_known_args()
+    print("dropped:", [word for word in dropped if word.startswith("--")], flush=True)
+    args.use_critic = args.advantage_estimator == "ppo"
+    args.start_rollout_id = None
+    if not (args.load and (Path(args.load) / "latest_checkpointed_iteration.txt").exists()):
+        args.load, args.start_rollout_id = None, 0
+    if args.custom_config_path:
+        for key, value in yaml.safe_load(Path(args.custom_config_path).read_text()).items():
+            setattr(args, key, value)
+    return args
+
+
+def for_role(args: argparse.Namespace, role: str) -> argparse.Namespace:
+    mine = copy.deepcopy(args)
+    if args.megatron_config_path:
+        for entry in yaml.safe_load(Path(args.megatron_config_path).read_text())["megatron"]:
+            if entry["role"] == role:
+                vars(mine).update(entry.get("overrides", {}))
+    return mine
+
+
+@ray.remote(num_cpus=0)
+class RolloutManager:
+    """One engine behind HTTP, the data source, and the rollout functions."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        logging.basicConfig(
+            level=logging.INFO, format="[%(asctime)s] %(filename)s:%(lineno)d - %(message)s", force=True
+        )
+        self.args, self.stack = args, ExitStack()
+        self.source = load_function(args.data_source_path)(args)
+        self.rollout = load_function(args.rollout_function_path)
+        self.evaluation = load_function(args.eval_function_path or args.rollout_function_path)
+        self._serve()
+
+    def generate(self, rollout_id: int) -> dict[str, Any]:
+        started = time.time()
+        output = self.rollout(self.args, rollout_id, self.source, evaluation=False)
+        samples = flatten(output.samples, self.args.n_samples_per_prompt)
+        raw = [float(sample.get_reward_value(self.args)) for sample in samples]
+        shaped = raw
+        if self.args.custom_reward_post_process_path:
+            raw, shaped = load_function(self.args.custom_reward_post_process_path)(self.args, samples)
+        data = train_data(samples, raw, shaped, replay=samples[0].rollout_routed_experts is not None)
+        log = {**(output.metrics or {}), "perf/rollout_time": time.time() - started}
+        logging.info(f"perf {rollout_id}: {log}")
+        return data
+
+    def eval(self, rollout_id: int) -> None:
+        output = self.evaluation(self.args, rollout_id, self.source, evaluation=True)
+        log = {f"eval/{name}": sum(d["rewards"]) / len(d["rewards"]) for name, d in output.data.items()}
+        logging.info(f"eval {rollout_id}: {log | (output.metrics or {})}")
+
+    def save(self, rollout_id: int) -> None:
+        self.source.save(rollout_id)
+
+    def load(self, rollout_id: int) -> None:
+        self.source.load(rollout_id)
+
+    def dispose(self) -> None:
+        self.stack.close()
+
+    def _serve(self) -> None:
+        from t1cli.embedded.server_process import inference_server
+
+        slots = str(self.args.rollout_batch_size * self.args.n_samples_per_prompt)
+        weights = Path(os.environ["STUB_WEIGHTS"])
+        server = self.stack.enter_context(inference_server(weights, "--max-batch", slots))
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        self.args.sglang_router_ip, self.args.sglang_router_port = host, int(port)
+
+
+@ray.remote(num_cpus=0)
+class Trainer:
+    """One role. A save is written like Megatron's: files, then the tracker, then a line."""
+
+    def __init__(self, args: argparse.Namespace, role: str) -> None:
+        logging.basicConfig(
+            level=logging.INFO, format="[%(asctime)s] %(filename)s:%(lineno)d - %(message)s", force=True
+        )
+        self.args, self.role = args, role
+        if args.custom_megatron_init_path:
+            load_function(args.custom_megatron_init_path)(args)
+
+    def start(self) -> int:
+        """The rollout to begin with, told from the checkpoint."""
+        directory = getattr(self.args, "load", None)
+        if not directory:
+            return 0
+        step = getattr(self.args, "ckpt_step", None)
+        if step is None:
+            step = (Path(directory) / "latest_checkpointed_iteration.txt").read_text()
+        assert (Path(directory) / f"iter_{int(step):07d}" / "weights.bin").exists()
+        print(f"{self.role} loaded {directory} at {int(step)}", flush=True)
+        return int(step) + 1
+
+    def train(self, rollout_id: int, data: dict[str, Any]) -> None:
+        if rollout_id == int(os.environ.get("STUB_FAIL_AT", "-1")) and not self.args.load:
+            raise RuntimeError("the stub was told to fail here")
+        time.sleep(float(os.environ.get("STUB_TRAIN_SECONDS", "0")))
+        if self.role == "critic":
+            logging.info(f"critic-step {rollout_id}: {{'train/critic-value_loss': 0.5}}")
+            return
+        if self.args.rollout_data_postprocess_path:
+            import torch
+
+            lengths = data["response_lengths"]
+            returns = [torch.full((n,), reward) for n, reward in zip(lengths, data["rewards"], strict=True)]
+            rows = {"values": [0.5 * r for r in returns], "returns": returns}
+            rows["loss_masks"] = [torch.tensor(mask) for mask in data["loss_masks"]]
+            load_function(self.args.rollout_data_postprocess_path)(self.args, rollout_id, rows)
+        mean = sum(data["raw_reward"]) / len(data["raw_reward"])
+        logging.info(f"rollout {rollout_id}: {{'rollout/raw_reward': {mean}, 'rollout/truncated': 0.0}}")
+        logging.info(f"step {rollout_id}: {{'train/loss': nan, 'train/grad_norm': 1.5}}")
+
+    def save(self, rollout_id: int) -> None:
+        if self.role == "actor" and os.environ.get("STUB_ACTOR_SAVES") == "0":
+            return
+        directory = Path(self.args.save)
+        place = directory / f"iter_{rollout_id:07d}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "weights.bin").write_bytes(f"{self.role} {rollout_id}".encode() * 100)
+        (directory / "latest_checkpointed_iteration.txt").write_text(str(rollout_id))
+        print(f"  successfully saved checkpoint from iteration {rollout_id:7d} to {directory} [ t 1/1 ]", flush=True)
+
+
+def train(args: argparse.Namespace) -> None:
+    manager = RolloutManager.remote(args)
+    critic = Trainer.remote(for_role(args, "critic"), "critic") if args.use_critic else None
+    actor = Trainer.remote(for_role(args, "actor"), "actor")
+    starts = ray.get([role.start.remote() for role in (actor, critic) if role is not None])
+    first = args.start_rollout_id if args.start_rollout_id is not None else starts[-1]
+    ray.get(manager.load.remote(first - 1))
+    if args.num_rollout == 0:
+        ray.get(manager.eval.remote(0))
+    for rollout_id in range(first, args.num_rollout):
+        data = ray.get(manager.generate.remote(rollout_id))
+        actor_trains = critic is None or rollout_id >= args.num_critic_only_steps
+        if critic is not None:
+            ray.get(critic.train.remote(rollout_id, data))
+        if actor_trains:
+            ray.get(actor.train.remote(rollout_id, data))
+        if (rollout_id + 1) % args.save_interval == 0 or rollout_id == args.num_rollout - 1:
+            if actor_trains:
+                ray.get(actor.save.remote(rollout_id))
+            if critic is not None:
+                ray.get(critic.save.remote(rollout_id))
+            ray.get(manager.save.remote(rollout_id))
+        if args.eval_interval and (rollout_id + 1) % int(args.eval_interval) == 0:
+            ray.get(manager.eval.remote(rollout_id))
+    ray.get(manager.dispose.remote())
+
+
+if __name__ == "__main__":
+    arguments = parse_args()
+    ray.init(log_to_driver=True)
+    train(arguments)

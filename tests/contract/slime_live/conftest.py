@@ -1,0 +1,217 @@
+"""A real Ray head of our own with its job server, and a spec that runs a double of slime on it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from t1cli.cluster.address import ClusterAddress
+from t1cli.cluster.guard import MARK, Cluster
+from t1cli.cluster.jobs import Jobs
+from t1cli.errors import CouldNotAsk
+from t1cli.launch.proposal import LaunchOptions, Stages
+from t1cli.launch.record import RunRecord
+from t1cli.plan.build import build_plan
+from t1cli.preflight.report import PreflightReport
+from t1cli.spec.load import LoadedSpec, load_experiment
+
+ROOT = Path(__file__).parents[3]
+DOUBLE = ROOT / "tests/contract/slime_double"
+SECRET = "Zq7planted-wandb-key-0123456789"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Poll a condition with a deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.2)
+
+
+@dataclass
+class Head:
+    """One Ray head and its nodes; ended by a mark in their environment, never by name."""
+
+    dashboard_port: int = field(default_factory=free_port)
+    port: int = field(default_factory=free_port)
+    mark: str = ""
+    temp_dir: Path = Path()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.dashboard_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        # What a user exports before `ray start`: jobs inherit it.
+        return {
+            **os.environ,
+            MARK: self.mark,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "WANDB_API_KEY": SECRET,
+            "OMP_NUM_THREADS": "1",
+            "STUB_WEIGHTS": os.environ["STUB_WEIGHTS"],
+        }
+
+    def start(self) -> Head:
+        self.mark, self.temp_dir = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="t1-ray-", dir="/tmp"))
+        self._ray(
+            "--head",
+            "--node-ip-address=127.0.0.1",
+            f"--port={self.port}",
+            "--dashboard-host=127.0.0.1",
+            f"--dashboard-port={self.dashboard_port}",
+            f"--temp-dir={self.temp_dir}",
+        )
+        jobs: list[Jobs] = []
+
+        def answers() -> bool:
+            try:
+                jobs.append(Jobs.open(ClusterAddress(self.url, "test"), call_seconds=10))
+                return jobs[-1].living({}) == ()
+            except CouldNotAsk:
+                return False
+
+        wait_until(answers, 90, "the job server")
+        return self
+
+    def add_node(self) -> None:
+        self._ray(f"--address=127.0.0.1:{self.port}", "--node-ip-address=127.0.0.1")
+
+    def kill(self) -> int:
+        """SIGKILL every process of it."""
+        ended = Cluster(self.mark, self.temp_dir).end()
+        shutil.rmtree(self.temp_dir, ignore_errors=True)
+        return ended
+
+    def processes(self) -> list[int]:
+        return Cluster(self.mark, self.temp_dir).processes()
+
+    def jobs(self) -> Jobs:
+        return Jobs.open(ClusterAddress(self.url, "test"))
+
+    def _ray(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=4", "--num-gpus=0"]
+        # Not through a pipe: Ray's daemons would keep it open.
+        with tempfile.TemporaryFile() as output:
+            subprocess.run([*command, *arguments], env=self.environment, stdout=output, stderr=output, check=True)
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """First weights of the tiny model, as they come."""
+    import torch
+
+    from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+    from t1cli.embedded.weights import save_weights
+
+    torch.manual_seed(0)
+    spec = load_experiment(Path("quickstart")).spec
+    config = TinyMoEConfig.from_architecture(spec.model.architecture)
+    path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    save_weights(path, TinyMoE(config).state_dict(), config)
+    os.environ["STUB_WEIGHTS"] = str(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def head(weights: Path) -> Iterator[Head]:
+    started = Head().start()
+    yield started
+    started.kill()
+    wait_until(lambda: not started.processes(), 20, "no process of the head left")
+
+
+@pytest.fixture
+def load(head: Head, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedSpec]:
+    """The quickstart's tasks on the double: four small rollouts, a save every two."""
+    monkeypatch.setenv("T1_FOLLOW_POLL_SECONDS", "0.2")
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+
+    def loader(name: str, *overrides: str) -> LoadedSpec:
+        values = [
+            f"name={name}",
+            "engine.kind=slime",
+            f"engine.slime_dir={DOUBLE}",
+            "engine.megatron_dir=/nonexistent/megatron",
+            f"engine.ray_address={head.url}",
+            f"tasks.path={ROOT / 'experiments/quickstart/tasks'}",
+            "rollout.num_rollouts=4",
+            "rollout.batch_size=2",
+            "rollout.max_turns=2",
+            "rollout.context_tokens=256",
+            "rollout.max_new_tokens_per_turn=8",
+            "checkpoint.every_rollouts=2",
+            "algorithm.critic.critic_only_steps=0",
+            "sandbox.capacity=2",
+            *overrides,
+        ]
+        return load_experiment(Path("quickstart"), values)
+
+    return loader
+
+
+@dataclass
+class Listener:
+    """A dialogue that says yes and records what it hears."""
+
+    records: list[RunRecord] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def can_ask(self) -> bool:
+        return True
+
+    def ask(self, proposal: object) -> bool:
+        return True
+
+    def started(self, record: RunRecord) -> None:
+        self.records.append(record)
+
+    def progress(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def stages() -> Stages:
+    """The real backend; a preflight that has nothing to say (no GPU stands here)."""
+
+    def no_preflight(*_: object) -> PreflightReport:
+        return PreflightReport("x", "0" * 12, ())
+
+    return Stages(plan=_plan, preflight=no_preflight)
+
+
+def _plan(loaded: LoadedSpec) -> object:
+    from dataclasses import replace
+
+    plan = build_plan(loaded)
+    return replace(plan, findings=(), verdict="FITS")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> LaunchOptions:
+    return LaunchOptions(tmp_path / "runs", "t1 launch SPEC", assume_yes=True)

@@ -1,0 +1,225 @@
+"""Campaigns on a real Ray with real job submission; a double of slime holds the hooks to slime's rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from t1cli.errors import Refused
+from t1cli.launch.checkpoint_manifest import Owner, problem_of
+from t1cli.launch.events import EventKind, read_events
+from t1cli.launch.launch import launch
+from t1cli.launch.lock import lock_holder
+from t1cli.launch.metrics_reader import read_metrics, series
+from t1cli.launch.ray_job import read_ray_job
+from t1cli.launch.record import read_record
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.run_state import RunState, standing
+from t1cli.launch.stop import stop_after_next_save, stop_now
+from t1cli.spec.load import LoadedSpec
+from t1cli.terminal.trajectory.store import load_rows
+
+from .conftest import ROOT, SECRET, Head, Listener, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def run_of(options, name: str) -> RunDirectory:
+    return RunDirectory(options.runs_root / name / "attempt_1")
+
+
+def test_a_campaign_runs_to_its_end_and_is_on_record(head: Head, load, listener, stages, options) -> None:
+    loaded = load("whole", "rollout.num_rollouts=3", "checkpoint.every_rollouts=1")
+    record = launch(loaded, options, listener, stages)
+    run = run_of(options, "whole")
+    assert record.job_id.startswith("t1-whole-a1-s1-") and record == read_record(run)
+    assert standing(run).state is RunState.FINISHED and lock_holder(run.path.parent) is None
+    rows = read_metrics(run.metrics_jsonl)
+    assert list(series(rows, "rollout/raw_reward")) == [0, 1, 2]
+    assert list(series(rows, "train/grad_norm")) == [0, 1, 2]
+    assert list(series(rows, "terminal/total_samples")) == [0, 1, 2]
+    assert series(rows, "train/value_mean"), "the explained variance hook ran"
+    for rollout in range(3):
+        assert load_rows(run.rollouts / f"rollout_{rollout:06d}.npz")
+    owner = Owner("whole", record.family, str(run.path), "critic")
+    assert problem_of(run.critic_checkpoints, 2, owner) == ""
+    saves = [e for e in read_events(run.events_jsonl) if e.kind is EventKind.CHECKPOINT]
+    assert {(e.text("role"), e.number("rollout")) for e in saves} >= {("actor", 3), ("critic", 3)}
+    log = (run.logs / "job.log").read_text()
+    assert "dropped:" in log
+    _no_secret(head, run)
+
+
+def _no_secret(head: Head, run: RunDirectory) -> None:
+    """WANDB_API_KEY stood in this process's environment and in the head's; it is in no file, job or log of the run."""
+    for path in run.path.parent.rglob("*"):
+        if path.is_file():
+            assert SECRET.encode() not in path.read_bytes(), path
+    job = read_ray_job(run)
+    assert job is not None
+    info = head.jobs()._client.get_job_info(job.job_id)
+    assert SECRET not in str(info) and SECRET not in head.jobs().log(job.job_id)
+
+
+def test_a_stop_request_waits_for_a_save_and_a_resume_goes_on(head: Head, load, listener, stages, options) -> None:
+    loaded = load("stops", "rollout.num_rollouts=40", "engine.env.STUB_TRAIN_SECONDS='0.5'")
+    run = run_of(options, "stops")
+    failures = _in_background(lambda: launch(loaded, options, listener, stages))
+    wait_until(lambda: _rollouts(run) >= 1, 120, "the first rollout")
+    with pytest.raises(Refused, match="running already"):
+        launch(loaded, options, Listener(), stages)
+    elsewhere = replace(options, runs_root=options.runs_root / "elsewhere")
+    with pytest.raises(Refused, match="runs on this cluster already"):
+        launch(loaded, elsewhere, Listener(), stages)
+    answer = stop_after_next_save(run.path.parent)
+    assert answer.stops_after_rollouts is not None and answer.job_id == read_ray_job(run).job_id
+    failures.join(120)
+    assert standing(run).state is RunState.STOPPED
+    first = _rollouts(run)
+    assert first < 40
+
+    again = load("stops", f"rollout.num_rollouts={first + 3}", "engine.env.STUB_TRAIN_SECONDS='0.5'")
+    record = launch(again, replace(options, resume=True, accepted=frozenset({"C8"})), listener, stages)
+    assert standing(run).state is RunState.FINISHED and len(record.sessions) == 2
+    assert record.session.resumed_from_rollout and record.session.resumed_from_rollout >= 2
+    resumed = (run.logs / "job.log").read_text()
+    assert f"critic loaded {run.critic_checkpoints} at {record.session.resumed_from_rollout - 1}" in resumed
+    assert _rollouts(run) == first + 3
+
+
+def test_a_killed_launcher_leaves_a_job_that_is_followed_again(head: Head, load, listener, stages, options) -> None:
+    loaded = load("orphan", "rollout.num_rollouts=12", "engine.env.STUB_TRAIN_SECONDS='1.0'")
+    run = run_of(options, "orphan")
+    child = _launch_in_a_process(loaded, options)
+    wait_until(lambda: _rollouts(run) >= 1, 120, "the first rollout")
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert standing(run).state is RunState.UNKNOWN
+    with pytest.raises(Refused, match="still running, and nobody follows it"):
+        launch(loaded, options, listener, stages)
+    record = launch(loaded, replace(options, resume=True), listener, stages)
+    assert standing(run).state is RunState.FINISHED
+    assert len(record.sessions) == 1, "the same session went on"
+    assert list(series(read_metrics(run.metrics_jsonl), "rollout/raw_reward")) == list(range(12))
+
+
+def test_stopping_now_names_what_is_lost(head: Head, load, listener, stages, options) -> None:
+    loaded = load("now", "rollout.num_rollouts=50", "engine.env.STUB_TRAIN_SECONDS='0.5'")
+    run = run_of(options, "now")
+    ended = _in_background(lambda: launch(loaded, options, listener, stages))
+    wait_until(lambda: _rollouts(run) >= 3, 120, "three rollouts")
+    answer = stop_now(run.path.parent)
+    assert answer.ended and answer.lost_rollouts and answer.lost_rollouts[0] % 2 == 0
+    ended.join(60)
+    assert standing(run).state is RunState.INTERRUPTED
+
+
+def test_a_crash_within_the_critic_only_phase_keeps_the_critic(head: Head, load, listener, stages, options) -> None:
+    fail = ("engine.env.STUB_FAIL_AT='3'", "algorithm.critic.critic_only_steps=4", "checkpoint.every_rollouts=1")
+    with pytest.raises(Exception, match="failed"):
+        launch(load("critic", "rollout.num_rollouts=6", *fail), options, listener, stages)
+    run = run_of(options, "critic")
+    assert standing(run).state is RunState.FAILED
+    assert not (run.actor_checkpoints / "latest_checkpointed_iteration.txt").exists()
+    record = launch(load("critic", "rollout.num_rollouts=6", *fail), replace(options, resume=True), listener, stages)
+    assert standing(run).state is RunState.FINISHED and record.session.resumed_from_rollout is None
+    assert f"critic loaded {run.critic_checkpoints} at 2" in (run.logs / "job.log").read_text()
+
+
+def test_a_killed_head_is_recovered_from(weights: Path, load, listener, stages, options, monkeypatch) -> None:
+    monkeypatch.setenv("T1_FOLLOW_PATIENCE_SECONDS", "3")
+    mine = Head().start()
+    try:
+        over = (f"engine.ray_address={mine.url}", "engine.env.STUB_TRAIN_SECONDS='1.0'")
+        loaded = load("lost", "rollout.num_rollouts=9", *over)
+        run = run_of(options, "lost")
+        ended = _in_background(lambda: launch(loaded, options, listener, stages))
+        wait_until(lambda: (run.actor_checkpoints / "iter_0000001").exists(), 120, "a save")
+        assert mine.kill() > 3
+        ended.join(60)
+        assert standing(run).state is RunState.FAILED and "CouldNotAsk" in standing(run).detail
+        with pytest.raises(Refused, match="may still run"):
+            launch(loaded, replace(options, resume=True), listener, stages)
+        mine.start()
+        options = replace(options, resume=True, accepted=frozenset({"C8"}))
+        record = launch(load("lost", "rollout.num_rollouts=5", *over), options, listener, stages)
+        assert standing(run).state is RunState.FINISHED and len(record.sessions) == 2
+        assert record.session.resumed_from_rollout >= 2
+    finally:
+        mine.kill()
+    assert not mine.processes()
+
+
+def test_directories_of_another_campaign_are_refused(head: Head, load, listener, stages, options, tmp_path) -> None:
+    actor = tmp_path / "shared" / "actor"
+    small = ("rollout.num_rollouts=1", f"checkpoint.actor_dir={actor}")
+    launch(load("first", *small), options, listener, stages)
+    with pytest.raises(Refused, match=r"belongs to .*first"):
+        launch(load("second", *small), options, listener, stages)
+    with pytest.raises(Refused, match=r"belongs to .*attempt_1"):
+        launch(load("first", *small), options, listener, stages)
+
+
+def _rollouts(run: RunDirectory) -> int:
+    return len(series(read_metrics(run.metrics_jsonl), "rollout/raw_reward"))
+
+
+def _in_background(action: Callable[[], object]) -> threading.Thread:
+    def body() -> None:
+        try:
+            action()
+        except BaseException as end:
+            print(f"background launch ended: {end!r}")
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    return thread
+
+
+def _launch_in_a_process(loaded: LoadedSpec, options) -> subprocess.Popen[bytes]:
+    """The same launch in a process of its own, so that it can be killed."""
+    program = (
+        "import sys, pickle; from pathlib import Path\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from slime_live.conftest import Listener, _plan\n"
+        "from t1cli.launch.launch import launch\n"
+        "from t1cli.launch.proposal import LaunchOptions, Stages\n"
+        "from t1cli.preflight.report import PreflightReport\n"
+        "loaded, root = pickle.loads(bytes.fromhex(sys.stdin.readline()))\n"
+        "stages = Stages(plan=_plan, preflight=lambda *_: PreflightReport('x', '0' * 12, ()))\n"
+        "launch(loaded, LaunchOptions(root, 't1 launch SPEC', assume_yes=True), Listener(), stages)\n"
+    )
+    import pickle
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(ROOT / "tests/contract")],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert child.stdin is not None
+    child.stdin.write(pickle.dumps((loaded, options.runs_root)).hex().encode() + b"\n")
+    child.stdin.flush()
+    return child
+
+
+def test_the_files_of_a_job_can_be_read_by_a_reviewer(head: Head, load, listener, stages, options) -> None:
+    launch(load("files", "rollout.num_rollouts=1"), options, listener, stages)
+    directory = run_of(options, "files").path / "job" / "session_1"
+    argv = json.loads((directory / "argv.json").read_text())
+    assert argv[0] == "python3" and argv[1].endswith("train.py")
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "argv.json",
+        "job.json",
+        "roles.yaml",
+        "t1.yaml",
+        "t1_entry.py",
+    ]
