@@ -94,7 +94,13 @@ def value(flag: str, key: str, when: Callable[[View], bool] = lambda view: True)
         found = view.get(key)
         return () if found is None or found == "" else ((flag, (text(found),)),)
 
-    return Row((flag,), (key,), encode, lambda reading: {key: reading[flag]} if flag in reading else {}, when)
+    def decode(reading: Reading) -> Updates:
+        found = reading.get(flag)
+        if isinstance(found, list):  # an argument that may take several values, given one
+            found = found[0] if len(found) == 1 else None
+        return {key: found} if found is not None else {}
+
+    return Row((flag,), (key,), encode, decode, when)
 
 
 def words(flag: str, key: str) -> Row:

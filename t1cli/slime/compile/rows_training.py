@@ -37,7 +37,7 @@ def _node_size(view: View) -> Sequence[Pair]:
 
 def _rollout_gpus(view: View) -> Sequence[Pair]:
     cut = view.spec.topology
-    return () if cut.colocated else (("--rollout-num-gpus", (text(cut.rollout_gpus),)),)
+    return () if cut.colocated and not view.from_script else (("--rollout-num-gpus", (text(cut.rollout_gpus),)),)
 
 
 def _sequence_parallel(view: View) -> Sequence[Pair]:
