@@ -13,6 +13,7 @@ from memory_model.layout import Layout, Stage, stages
 from memory_model.phases import Terms, phases
 from memory_model.prediction import Phase, Prediction, StagePrediction
 from memory_model.terms.outside import allocator_reserve, outside_terms
+from memory_model.terms.rollout import engine_share_bytes
 from memory_model.terms.term import Role, Situation, layer_counts
 from memory_model.units import GIB
 from memory_model.workload import Workload
@@ -106,10 +107,19 @@ def _remembered(
 def _stage(at: Situation) -> StagePrediction:
     fixed = outside_terms(at.layout, at.workload, at.coefficients, moe=at.arch.is_moe)
     built = tuple(_phase(name, terms, at, fixed) for name, terms in phases(at).items())
+    if at.workload.colocated_rollout:
+        built += (_rollout(at),)
     worst = max(built, key=lambda phase: phase.peak_gib)
     return StagePrediction(
         at.stage.index, built, worst.peak_gib, worst.peak_gib, worst.peak_gib, worst.name, worst.terms
     )
+
+
+def _rollout(at: Situation) -> Phase:
+    """The engine's share of a shared GPU beside every trainer process that has been put to the host."""
+    trainers = len(at.workload.roles) * at.coefficients.other_role_residual_gib
+    terms = {"inference engine": engine_share_bytes(at) / GIB, "offloaded trainers' processes": trainers}
+    return Phase("rollout", terms, 0.0, 0.0, sum(terms.values()))
 
 
 def _phase(name: str, terms: Terms, at: Situation, fixed: Mapping[str, float]) -> Phase:
