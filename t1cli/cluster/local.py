@@ -31,6 +31,8 @@ PRIVATE_ENVIRONMENT: Mapping[str, str] = {
     # clients that do not say so. The cluster listens on loopback only, so it says `disabled` outright.
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray would end our small processes when somebody else's fill the machine's memory.
+    "RAY_memory_monitor_refresh_ms": "0",
     # A leading `ray start` or job would otherwise be joined instead of starting our own.
     "RAY_ADDRESS": "",
 }
