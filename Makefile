@@ -7,7 +7,7 @@ SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
 .PHONY: help install sandbox quickstart test lint types schema docs bench clean \
-        verify-learning verify-replay verify-memory
+        verify-learning verify-replay verify-memory verify-watch
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -53,6 +53,9 @@ verify-replay: install ## Prove what routing replay does to the log-prob gap.
 
 verify-memory: install ## Predict every measured memory case and print the errors.
 	$(BIN)/python -m memory_model.evaluate
+
+verify-watch: install ## Prove the log classifier's speed against grep on 600 MB.
+	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest tests/perf/test_log_scan.py -s
 
 clean: ## Remove what make made.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

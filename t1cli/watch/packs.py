@@ -15,6 +15,8 @@ from t1cli.spec.locate import presets_dir
 from t1cli.watch import verbatim
 from t1cli.watch.rule import Pack
 
+MAX_BYTES = 1 << 20
+
 
 def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
     """Packs by shipped name or path to a YAML file, in order. Raises BadInput with every problem at once."""
@@ -23,7 +25,7 @@ def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
     for name in names:
         try:
             path = pack_path(name)
-            packs.append(pack_of(path.read_text(encoding="utf-8"), str(path)))
+            packs.append(pack_of(_text(path), str(path)))
         except BadInput as error:
             problems += error.diagnostics
     if problems:
@@ -69,9 +71,19 @@ def pack_from(found: Mapping[str, Any], where: str, text: str = "") -> Pack:
         raise BadInput.many(tuple(_diagnostic(problem, where, text) for problem in error.errors())) from error
 
 
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {path}: {error}", str(path), "a pack is a YAML file in UTF-8") from error
+
+
 def _parsed(text: str, where: str) -> Any:
     try:
         return yaml.safe_load(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"not YAML: {error}", where=where) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark is not None else where

@@ -97,6 +97,8 @@ def _read(path: Path) -> RuleTestFile:
         return RuleTestFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}", hint="t1 watch test FILE") from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"not YAML: {error}", where=str(path)) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise BadInput(f"not YAML: {error}", where=f"{path}:{mark.line + 1}" if mark else str(path)) from error

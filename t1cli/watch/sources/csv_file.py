@@ -70,7 +70,7 @@ def _row(line: dict[str, str], step_column: str, where: str) -> Row | None:
             for key, text in line.items()
             if key and key != step_column and (number := _number(text, key)) is not None
         }
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(
             f"not a number: {error}", where=where, hint="a history holds numbers, nan or empty cells"
         ) from error

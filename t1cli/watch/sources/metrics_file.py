@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from errno import EINVAL
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from t1cli.errors import CouldNotAsk
+from t1cli.launch.metrics_reader import LAST_STEP
 from t1cli.watch.sources.source import Row
 
 AXES = ("rollout/step", "train/step", "eval/step")
@@ -35,9 +38,8 @@ class MetricsFile:
         except FileNotFoundError:
             text = b""
         except OSError as error:
-            raise CouldNotAsk(
-                f"cannot read {self._path}: {error}", hint="check the path and its permissions"
-            ) from error
+            message = f"cannot read {self._path}: {error.strerror}"
+            raise CouldNotAsk(message, str(self._path), "check the path and its permissions") from error
         self._drained = finished
         return tuple(row for line in text.splitlines() if (row := self._row(line)) is not None)
 
@@ -47,8 +49,10 @@ class MetricsFile:
         return self._drained
 
     def _read_new(self) -> bytes:
+        stat = self._path.stat()
+        if not S_ISREG(stat.st_mode):  # a pipe would be waited for, a device never ends
+            raise OSError(EINVAL, "no regular file")
         with self._path.open("rb") as file:
-            stat = self._path.stat()
             if stat.st_ino != self._inode or stat.st_size < self._offset:
                 self._inode, self._offset = stat.st_ino, 0
             file.seek(self._offset)
@@ -60,7 +64,7 @@ class MetricsFile:
     def _row(self, line: bytes) -> Row | None:
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(found, dict):
             return None
@@ -68,7 +72,8 @@ class MetricsFile:
         if step is None:
             return None
         values = {key: number for key, value in found.items() if (number := _number(value)) is not None}
-        values.update({str(key): math.nan for key in found.get("nan", ()) if isinstance(key, str)})
+        absent = found.get("nan")
+        values.update({key: math.nan for key in absent if isinstance(key, str)} if isinstance(absent, list) else {})
         for axis in AXES:
             values.pop(axis, None)
         time = values.pop("time", None)
@@ -77,7 +82,7 @@ class MetricsFile:
     def _step(self, found: dict[str, Any]) -> int | None:
         for axis in AXES:
             step = found.get(axis)
-            if isinstance(step, int):
+            if isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP:
                 return step // self._steps_per_rollout if axis == "train/step" else step
         return None
 
@@ -87,7 +92,10 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, int | float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.nan
     if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity", "inf", "-inf"):
         return float(value.lower())
     return None

@@ -9,9 +9,10 @@ from typing import Any
 
 from t1cli.errors import BadInput
 from t1cli.launch.attempts import find_run
-from t1cli.launch.json_files import read_json
+from t1cli.launch.json_files import number_in, read_json
 from t1cli.launch.lock import runs_now
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_state import RunState, Standing, standing
 from t1cli.watch.sources.csv_file import CsvFile
 from t1cli.watch.sources.metrics_file import MetricsFile
@@ -55,28 +56,28 @@ def open_source(argument: str, runs_dir: Path) -> Opened:
 def _open_run(run: RunDirectory) -> Opened:
     spec = _resolved_spec(run)
     rollout, watch = _block(spec, "rollout"), _block(spec, "watch")
-    batch, samples = int(rollout.get("batch_size", 1)), int(rollout.get("samples_per_prompt", 1))
+    batch, samples = _count(rollout, "batch_size", 1), _count(rollout, "samples_per_prompt", 1)
     fallback = _block(_block(spec, "reward"), "fallback")
     return Opened(
         MetricsFile(
             run.metrics_jsonl,
-            steps_per_rollout=int(_block(spec, "algorithm").get("steps_per_rollout", 1)),
+            steps_per_rollout=_count(_block(spec, "algorithm"), "steps_per_rollout", 1),
             is_finished=lambda: _has_ended(run),
         ),
         name=f"{run.name}/attempt_{run.attempt}",
         run=run,
-        packs=tuple(watch.get("packs", ())),
-        window_scale=float(watch.get("window_scale", 1.0)),
-        protect=int(watch.get("protect_first_rollouts", 30)),
+        packs=_texts(watch.get("packs")),
+        window_scale=number_in(watch.get("window_scale"), 1.0),
+        protect=int(number_in(watch.get("protect_first_rollouts"), 30)),
         variables={
             "rollout_batch_size": batch,
             "n_samples_per_prompt": samples,
             "samples_per_rollout": batch * samples,
-            "fallback_max_share": float(fallback.get("max_share", 0.1)),
+            "fallback_max_share": number_in(fallback.get("max_share"), 0.1),
         },
-        rules=tuple(rule for rule in watch.get("rules", ()) if isinstance(rule, dict)),
+        rules=tuple(rule for rule in _list(watch.get("rules")) if isinstance(rule, dict)),
         reorder_steps=1 if rollout.get("pipeline", "sync") == "sync" else 2,
-        total_rollouts=rollout.get("num_rollouts"),
+        total_rollouts=_count(rollout, "num_rollouts", 1) if "num_rollouts" in rollout else None,
     )
 
 
@@ -87,13 +88,20 @@ def _has_ended(run: RunDirectory) -> bool:
 
 def _resolved_spec(run: RunDirectory) -> dict[str, Any]:
     """The run's spec as plain data; watching must work even where t1's own spec has moved on since."""
-    import yaml
+    return saved_spec(run) or read_json(run.plan_json) or {}
 
-    try:
-        found = yaml.safe_load(run.spec_yaml.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
-        found = read_json(run.plan_json)
-    return found if isinstance(found, dict) else {}
+
+def _count(block: Mapping[str, Any], key: str, otherwise: int) -> int:
+    """A whole number from a file that anybody may have edited; at least 1."""
+    return max(1, int(number_in(block.get(key), otherwise)))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in _list(value))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _block(spec: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Logs: signatures, the streaming scanner, and what a run's logs come to."""
