@@ -8,10 +8,9 @@ from pathlib import Path
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
-from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
 from t1cli.terminal.rollout.world import TrialWorld
-from t1cli.terminal.sandbox.local import local_provider
+from t1cli.terminal.sandbox.from_spec import sandbox_provider
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
@@ -34,9 +33,8 @@ class CampaignSite:
 
 
 def open_site(spec: ExperimentSpec, run: RunDirectory) -> CampaignSite:
-    """The spec's sandbox provider in the run directory. Raises CouldNotAsk."""
-    assert isinstance(spec.sandbox, LocalSandbox), "the embedded engine runs trials on this machine"
-    return CampaignSite(local_provider(spec.sandbox, run.sandboxes), f"{run.name}-attempt_{run.attempt}")
+    """The spec's sandbox provider in the run directory. Raises CouldNotAsk and Refused."""
+    return CampaignSite(sandbox_provider(spec.sandbox, run.sandboxes), f"{run.name}-attempt_{run.attempt}")
 
 
 def load_pools(spec: ExperimentSpec) -> tuple[tuple[Task, ...], tuple[Task, ...]]:

@@ -13,12 +13,11 @@ from typing import Any, Final, cast
 from t1cli.errors import Refused
 from t1cli.plugin.settings import Settings, settings_of
 from t1cli.spec.experiment import ExperimentSpec
-from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
 from t1cli.terminal.rollout.world import TrialWorld
-from t1cli.terminal.sandbox.local import LocalProvider
+from t1cli.terminal.sandbox.from_spec import sandbox_provider
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
@@ -54,10 +53,7 @@ def campaign_of(args: Any) -> Campaign:
 
 def provider_of(settings: Settings) -> SandboxProvider:
     """The spec's sandboxes, as this node makes them. Raises Refused for a kind that has no provider here."""
-    sandbox = settings.spec.sandbox
-    if isinstance(sandbox, LocalSandbox):
-        return LocalProvider(sandbox, settings.run.sandboxes)
-    raise Refused(f"no provider of `sandbox.kind: {sandbox.kind}` in this version", hint="`sandbox.kind: local`")
+    return sandbox_provider(settings.spec.sandbox, settings.run.sandboxes)
 
 
 def template_of(spec: ExperimentSpec) -> ChatTemplate:

@@ -64,6 +64,8 @@ class PoolSandbox(Block):
     """Whether a pool server runs on a training node, sharing its memory, disk and container daemon."""
     lease_seconds: PositiveFloat = 3600.0
     """Lifetime of a lease."""
+    wait_seconds: PositiveFloat = 3600.0
+    """A trial that waited this long for a lease counts as lost to the provider, and is run again."""
 
 
 class HarborSandbox(Block):

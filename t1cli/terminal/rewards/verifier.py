@@ -11,6 +11,7 @@ import json
 import math
 import time
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from t1cli.terminal.rewards.ctrf import MAX_BYTES, CtrfReport, read_ctrf
 from t1cli.terminal.rewards.failure import VerifierError
@@ -27,6 +28,15 @@ _MAX_TEST_BYTES = 16 * 1024 * 1024
 _RUN = 'cd "${{T1_ROOT:-}}/work" 2>/dev/null; exec {shell} "${{T1_ROOT:-}}/tests/test.sh"'
 
 
+@runtime_checkable
+class GradesItself(Protocol):
+    """A sandbox of a server that has the tests and runs them by itself."""
+
+    async def evaluate(self, *, expected_tests: int | None, timeout_seconds: float) -> Verdict:
+        """The server's verdict. Raises VerifierError and SandboxError."""
+        ...
+
+
 async def grade(task: Task, sandbox: Sandbox, *, trial_dir: Path, timeout_seconds: float | None = None) -> Verdict:
     """Run the task's tests and read what they wrote; keeps the output in `trial_dir/verifier`.
 
@@ -34,6 +44,9 @@ async def grade(task: Task, sandbox: Sandbox, *, trial_dir: Path, timeout_second
     is known about the trial, and it must not be scored 0. `timeout_seconds` replaces what the task declares.
     """
     output = VerifierOutput.create(trial_dir)
+    if isinstance(sandbox, GradesItself):
+        seconds = task.verifier_timeout_seconds if timeout_seconds is None else timeout_seconds
+        return await sandbox.evaluate(expected_tests=task.expected_tests, timeout_seconds=seconds)
     ended = await sandbox.end_processes()
     planted = await _exists(sandbox, f"{_LOGS}/ctrf.json")
     await sandbox.reset_directory(_LOGS)

@@ -6,7 +6,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from t1cli.errors import T1Error
@@ -19,7 +19,7 @@ from t1cli.terminal.rollout.budgets import Budgets
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.world import TrialWorld
-from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
+from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError
 from t1cli.terminal.trajectory.assemble import RowLabel, assemble
 from t1cli.terminal.trajectory.row import TrainingRow
 
@@ -75,9 +75,16 @@ class Trial:
 
     async def _live(self) -> TrialResult:
         with self._timed("queue"):
-            await self._world.pace.take()
-        wall_end = self._now() + self._budgets.trial_seconds
-        sandbox = await self._create()
+            await self._reserve()
+        try:
+            with self._timed("queue"):
+                await self._world.pace.take()
+            # Waiting in a pool's line is not the trial's time.
+            wall_end = self._now() + self._budgets.trial_seconds
+            sandbox = await self._create()
+        except BaseException:
+            await self._give_up()
+            raise
         try:
             await self._place_environment(sandbox)
             stop = await self._play(sandbox, wall_end)
@@ -86,6 +93,20 @@ class Trial:
             await self._close(sandbox)
         reward, rows = self._value(verdict, stop)
         return self._result(Outcome(True, stop), verdict=verdict, reward=reward, rows=rows)
+
+    async def _reserve(self) -> None:
+        provider = self._world.provider
+        if isinstance(provider, QueuedProvider):
+            task, group = self.plan.task, f"{self._world.run_tag}-g{self.plan.group_id}"
+            placement = Placement(task.name, group, str(task.path), task.instruction)
+            with self._part("reserve", Boundary.PROVIDER):
+                await provider.reserve(self.plan.trial_id, owner=self._world.owner, placement=placement)
+
+    async def _give_up(self) -> None:
+        provider = self._world.provider
+        if isinstance(provider, QueuedProvider):
+            with suppress(SandboxError, OSError, TimeoutError):
+                await finish(provider.give_up(self.plan.trial_id), seconds=self._world.close_seconds)
 
     async def _create(self) -> Sandbox:
         """A ready sandbox. One that is finished too late or while the trial is being cancelled is destroyed."""

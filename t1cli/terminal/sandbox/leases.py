@@ -75,6 +75,22 @@ class LeaseBook:
         """Record that nothing of a sandbox is left."""
         self._append({"event": "closed", "name": name, "swept": swept})
 
+    def compact(self) -> None:
+        """Drop what is closed from the record. Only for a directory with one process, as a pool server's is."""
+        left = [lease for lease in self.leases() if not lease.closed]
+        if not self.path.exists():
+            return
+        aside = self.path.with_name(f".{self.path.name}.tmp")
+        book = LeaseBook.__new__(LeaseBook)
+        book.path = aside
+        aside.unlink(missing_ok=True)
+        aside.touch()
+        for lease in left:
+            book.ask(lease)
+            if lease.processes:
+                book.started(lease.name, lease.processes)
+        aside.replace(self.path)
+
     def leases(self) -> tuple[Lease, ...]:
         """Every sandbox on record, newest state; a line that was cut off by a crash is passed over."""
         found: dict[str, Lease] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -72,4 +72,28 @@ class SandboxProvider(Protocol):
 
     async def close(self) -> None:
         """Destroy all that is left of this provider."""
+        ...
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a sandbox is for; a hint for whoever decides where it runs, and in which order."""
+
+    task: str
+    group: str
+    """Trials that compete as one: a pool serves groups in turn."""
+    task_path: str = ""
+    instruction: str = ""
+
+
+@runtime_checkable
+class QueuedProvider(Protocol):
+    """A provider where a sandbox has to be waited for, in a line that is shared with others."""
+
+    async def reserve(self, name: str, *, owner: str, placement: Placement) -> None:
+        """Wait for the right to create `name`, which `create` then uses. Cancelling leaves the line."""
+        ...
+
+    async def give_up(self, name: str) -> None:
+        """Give a right back that `create` has not used; nothing for one that it has."""
         ...

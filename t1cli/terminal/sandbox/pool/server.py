@@ -1,0 +1,101 @@
+"""One pool server as a process: sockets, signals, a graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+
+from t1cli.errors import BadInput, CouldNotAsk
+from t1cli.terminal.sandbox.pool.app import PoolApp
+from t1cli.terminal.sandbox.pool.operations import Pool
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 18081
+
+    @property
+    def is_loopback(self) -> bool:
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
+
+async def serve(pool: Pool, address: Address, *, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends at once what still runs.
+
+    Raises BadInput for an address beyond loopback without tokens, CouldNotAsk when it cannot be bound.
+    """
+    if not address.is_loopback and not pool.settings.tokens:
+        raise BadInput(
+            f"{address.host} is reachable from other machines, and whoever reaches a pool runs commands on it",
+            where="--host",
+            hint="give --token-file, or bind to 127.0.0.1",
+        )
+    listening = _bind(address)
+    host, port = listening.getsockname()[:2]
+    server = _Quiet(uvicorn.Config(PoolApp(pool), log_level="warning", access_log=False, timeout_keep_alive=75))
+    stop = _Signals()
+    try:
+        closed, swept = await pool.start()
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        ready(json.dumps({"host": host, "port": port, "closed_leases": closed, "swept": len(swept)}))
+        await asyncio.wait({serving, stop.first}, return_when=asyncio.FIRST_COMPLETED)
+        stopping = asyncio.create_task(pool.stop())
+        await asyncio.wait({stopping, stop.second}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            stopping.cancel()
+            await asyncio.wait({stopping})
+            await pool.provider.close()
+        server.should_exit = True
+        await serving
+    finally:
+        listening.close()
+
+
+class _Quiet(uvicorn.Server):
+    """uvicorn without signal handlers: the first signal drains, and requests must be answered meanwhile."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Signals:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.first: asyncio.Future[None] = loop.create_future()
+        self.second: asyncio.Future[None] = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._received)
+
+    def _received(self) -> None:
+        for future in (self.first, self.second):
+            if not future.done():
+                future.set_result(None)
+                return
+
+
+def _bind(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address.host, address.port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        message = f"cannot listen on {address.host}:{address.port}: {error.strerror}"
+        raise CouldNotAsk(message, where="--port", hint="--port 0 takes a free one") from error
+    return listening
