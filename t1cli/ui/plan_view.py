@@ -164,7 +164,7 @@ def _cost(plan: Plan) -> str:
 
 
 def _finding(finding: Finding, width: int) -> list[str]:
-    head = f"{MARKS[finding.severity]} {finding.id:<5}"
+    head = f"{MARKS[finding.severity]} {finding.id:<4} "
     indent = " " * len(head)
     lines = textwrap.wrap(finding.message, width, initial_indent=head, subsequent_indent=indent)
     lines.append(f"{indent}--> {finding.where}")

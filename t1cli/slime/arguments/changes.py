@@ -8,7 +8,7 @@ from t1cli.slime.arguments.megatron import size, world
 from t1cli.slime.arguments.problem import Rule
 from t1cli.slime.arguments.read import Arguments
 
-CHANGED: Final = "T-changed-argument"
+CHANGED: Final = "T-change"
 
 
 def _given_and(a: Arguments, dest: str, value: object) -> bool:

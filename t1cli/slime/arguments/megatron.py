@@ -57,13 +57,13 @@ def _virtual(a: Arguments) -> bool:
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
-        "T-world-size", "error", "--actor-num-nodes",
+        "T-world", "error", "--actor-num-nodes",
         lambda a: world(a) % model_parallel(a) != 0,
         lambda a: f"{world(a)} training GPUs are not a multiple of TP x PP x CP = {model_parallel(a)}",
         "change the parallel sizes or the number of GPUs",
     ),
     Rule(
-        "T-world-size", "error", "--expert-model-parallel-size",
+        "T-world", "error", "--expert-model-parallel-size",
         lambda a: a.whole("num_experts") > 0
         and world(a) % (expert_tensor(a) * size(a, "expert_model") * size(a, "pipeline_model")) != 0,
         lambda a: f"{world(a)} training GPUs are not a multiple of ETP x EP x PP = "
@@ -132,7 +132,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "--recompute-method without --recompute-granularity recomputes nothing", "--recompute-granularity full",
     ),
     Rule(
-        "T-max-connections", "error", "CUDA_DEVICE_MAX_CONNECTIONS",
+        "T-env", "error", "CUDA_DEVICE_MAX_CONNECTIONS",
         lambda a: size(a, "tensor_model") * size(a, "context") > 1
         and bool(a.environment)
         and a.environment.get("CUDA_DEVICE_MAX_CONNECTIONS") != "1",
@@ -140,17 +140,17 @@ RULES: Final[tuple[Rule, ...]] = (
         "set it in the job's environment",
     ),
     Rule(
-        "T-learning-rate", "error", "--min-lr",
+        "T-lr", "error", "--min-lr",
         lambda a: a.value("lr") is not None and a.number("min_lr") > a.number("lr"),
         "--min-lr is above --lr", "at most --lr",
     ),
     Rule(
-        "T-learning-rate", "error", "--lr-warmup-fraction",
+        "T-lr", "error", "--lr-warmup-fraction",
         lambda a: a.value("lr_warmup_fraction") is not None and a.whole("lr_warmup_iters") > 0,
         "--lr-warmup-fraction with --lr-warmup-iters", "keep one of them",
     ),
     Rule(
-        "T-cpu-offload", "error", "--optimizer-cpu-offload",
+        "T-offload", "error", "--optimizer-cpu-offload",
         lambda a: a.on("optimizer_cpu_offload") and not a.on("use_precision_aware_optimizer"),
         "--optimizer-cpu-offload needs --use-precision-aware-optimizer (Megatron asserts it)",
         "add --use-precision-aware-optimizer",
@@ -161,7 +161,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "--fp16 with --bf16: slime turns bf16 off without a word", "keep one of them",
     ),
     Rule(
-        "T-param-gather", "error", "--overlap-param-gather",
+        "T-overlap", "error", "--overlap-param-gather",
         lambda a: a.on("overlap_param_gather") and not a.on("overlap_grad_reduce"),
         "--overlap-param-gather needs --overlap-grad-reduce", "add --overlap-grad-reduce",
     ),

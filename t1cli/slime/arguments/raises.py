@@ -48,7 +48,7 @@ def _releases(a: Arguments) -> bool:
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
-        "T-kl-reference", "error", "--ref-load",
+        "T-kl", "error", "--ref-load",
         lambda a: _uses_reference(a) and not a.text("ref_load"),
         "a KL penalty or KL loss needs the reference model, but --ref-load is not given (TypeError at start)",
         "give --ref-load, or leave --use-kl-loss and --kl-coef out",
@@ -75,18 +75,18 @@ RULES: Final[tuple[Rule, ...]] = (
         "--opd-teacher-load without --use-opd", "add --use-opd, or leave the teacher out",
     ),
     Rule(
-        "T-eval-sets", "error", "--eval-interval",
+        "T-eval", "error", "--eval-interval",
         lambda a: _evaluates(a) and not a.many("eval_prompt_data") and not a.text("eval_config"),
         "--eval-interval without an evaluation set", "--eval-prompt-data NAME PATH, or --eval-config FILE",
     ),
     Rule(
-        "T-eval-sets", "error", "--eval-prompt-data",
+        "T-eval", "error", "--eval-prompt-data",
         _odd_eval_pairs,
         "--eval-prompt-data takes pairs of name and path; the number of words is odd (ValueError)",
         "one name before each path",
     ),
     Rule(
-        "T-eval-group-rm", "error", "--group-rm",
+        "T-eval", "error", "--group-rm",
         lambda a: _evaluates(a) and a.on("group_rm"),
         "evaluation does not work with --group-rm (AssertionError at the first evaluation)",
         "leave --group-rm or --eval-interval out",
@@ -102,63 +102,63 @@ RULES: Final[tuple[Rule, ...]] = (
         "--save without --save-interval (Megatron asserts it)", "give --save-interval",
     ),
     Rule(
-        "T-two-kl", "error", "--kl-coef",
+        "T-kl", "error", "--kl-coef",
         lambda a: a.number("kl_coef") != 0 and a.number("kl_loss_coef") != 0,
         "--kl-coef and --kl-loss-coef are both non-zero", "keep one of them",
     ),
     Rule(
-        "T-reinforce", "error", "--normalize-advantages",
+        "T-norm", "error", "--normalize-advantages",
         lambda a: a.text("advantage_estimator").startswith("reinforce_plus_plus") and not a.on("normalize_advantages"),
         "REINFORCE++ needs --normalize-advantages", "add --normalize-advantages",
     ),
     Rule(
-        "T-two-corrections", "error", "--use-tis",
+        "T-tis", "error", "--use-tis",
         lambda a: a.on("use_rollout_logprobs") and a.on("use_tis"),
         "--use-rollout-logprobs and --use-tis exclude each other", "keep one of them",
     ),
     Rule(
-        "T-mismatch-metrics", "error", "--get-mismatch-metrics",
+        "T-tis", "error", "--get-mismatch-metrics",
         lambda a: a.on("get_mismatch_metrics") and not a.text("custom_tis_function_path"),
         "--get-mismatch-metrics needs --custom-tis-function-path", "name the function that computes them",
     ),
     Rule(
-        "T-dynamic-batch", "error", "--max-tokens-per-gpu",
+        "T-pack", "error", "--max-tokens-per-gpu",
         lambda a: a.on("use_dynamic_batch_size") and a.value("max_tokens_per_gpu") is None,
         "--use-dynamic-batch-size without --max-tokens-per-gpu", "give --max-tokens-per-gpu",
     ),
     Rule(
-        "T-dynamic-batch", "error", "--qkv-format",
+        "T-pack", "error", "--qkv-format",
         lambda a: a.text("qkv_format") == "bshd" and a.on("use_dynamic_batch_size"),
         "--qkv-format bshd cannot pack, so it excludes --use-dynamic-batch-size", "--micro-batch-size instead",
     ),
     Rule(
-        "T-debug-modes", "error", "--debug-rollout-only",
+        "T-debug", "error", "--debug-rollout-only",
         lambda a: a.on("debug_rollout_only") and trains_only(a),
         "--debug-rollout-only with --debug-train-only (which --load-debug-rollout-data implies)", "keep one of them",
     ),
     Rule(
-        "T-global-batch", "error", "--global-batch-size",
+        "T-batch", "error", "--global-batch-size",
         _wrong_global_batch,
         lambda a: f"--global-batch-size {a.value('global_batch_size')} is not {samples_per_rollout(a)} samples // "
         f"{a.value('num_steps_per_rollout')} steps",
         "give one of --global-batch-size and --num-steps-per-rollout",
     ),
     Rule(
-        "T-global-batch", "error", "--global-batch-size",
+        "T-batch", "error", "--global-batch-size",
         lambda a: 0 < samples_per_rollout(a) < a.whole("global_batch_size"),
         lambda a: f"a rollout of {samples_per_rollout(a)} samples never fills a step of {a.value('global_batch_size')} "
         "(AssertionError after the first rollout)",
         "a global batch of at most the rollout's samples",
     ),
     Rule(
-        "T-over-sampling", "error", "--over-sampling-batch-size",
+        "T-surplus", "error", "--over-sampling-batch-size",
         lambda a: 0 < a.whole("over_sampling_batch_size") < a.whole("rollout_batch_size"),
         lambda a: f"--over-sampling-batch-size {a.value('over_sampling_batch_size')} is below --rollout-batch-size "
         f"{a.value('rollout_batch_size')}",
         "at least the rollout batch",
     ),
     Rule(
-        "T-rollout-batch", "error", "--rollout-batch-size",
+        "T-batch", "error", "--rollout-batch-size",
         lambda a: a.whole("rollout_batch_size") <= 0,
         "--rollout-batch-size is required", "give --rollout-batch-size",
     ),
@@ -181,7 +181,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "--enable-mtp-training without --mtp-num-layers", "give --mtp-num-layers",
     ),
     Rule(
-        "T-prompt-length", "error", "--rollout-max-prompt-len",
+        "T-prompt", "error", "--rollout-max-prompt-len",
         _prompt_too_long,
         "--rollout-max-prompt-len leaves no token to generate below --rollout-max-context-len",
         "at most the context length minus 1",
@@ -222,7 +222,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "delta weight updates need a directory on each rollout host", "give --update-weight-local-checkpoint-dir",
     ),
     Rule(
-        "T-allgather-cp", "error", "--allgather-cp",
+        "T-cp", "error", "--allgather-cp",
         lambda a: a.on("allgather_cp")
         and a.whole("context_parallel_size", 1) > 1
         and not a.on("multi_latent_attention"),
@@ -230,50 +230,50 @@ RULES: Final[tuple[Rule, ...]] = (
         "leave --allgather-cp out",
     ),
     Rule(
-        "T-sglang-dp", "error", "--sglang-enable-dp-attention",
+        "T-dp", "error", "--sglang-enable-dp-attention",
         lambda a: not trains_only(a)
         and a.whole("sglang_data_parallel_size", 1) > 1
         and not a.on("sglang_enable_dp_attention"),
         "--sglang-dp-size above 1 without --sglang-enable-dp-attention", "add --sglang-enable-dp-attention",
     ),
     Rule(
-        "T-engine-gpus", "error", "--rollout-num-gpus-per-engine",
+        "T-gpus", "error", "--rollout-num-gpus-per-engine",
         lambda a: a.whole("rollout_num_gpus_per_engine", 1) % max(1, a.whole("sglang_pipeline_parallel_size", 1)) != 0,
         "the engine's GPUs are not a multiple of its pipeline stages", "change --rollout-num-gpus-per-engine",
     ),
     Rule(
-        "T-sglang-config", "error", "--sglang-config",
+        "T-groups", "error", "--sglang-config",
         lambda a: bool(a.text("sglang_config")) and a.value("prefill_num_servers") is not None,
         "--sglang-config with --prefill-num-servers", "put the prefill group into the file",
     ),
     Rule(
-        "T-sglang-config", "error", "--rollout-external",
+        "T-groups", "error", "--rollout-external",
         lambda a: a.on("rollout_external")
         and (bool(a.text("sglang_config")) or a.value("prefill_num_servers") is not None),
         "--rollout-external with engines that slime should start itself", "leave one of them out",
     ),
     Rule(
-        "T-async-colocate", "error", "--colocate",
+        "T-async", "error", "--colocate",
         lambda a: a.asynchronous and a.on("colocate"),
         "train_async.py asserts that trainers and engines do not share GPUs", "train.py, or GPUs of their own",
     ),
     Rule(
-        "T-release-train", "error", "--release-train",
+        "T-release", "error", "--release-train",
         lambda a: _releases(a) and a.text("advantage_estimator") == "ppo",
         "--release-train refuses a critic", "leave --release-train out",
     ),
     Rule(
-        "T-release-train", "error", "--release-train",
+        "T-release", "error", "--release-train",
         lambda a: _releases(a) and a.on("keep_old_actor"),
         "--release-train refuses --keep-old-actor", "leave one of them out",
     ),
     Rule(
-        "T-release-train", "error", "--release-train",
+        "T-release", "error", "--release-train",
         lambda a: _releases(a) and not a.text("save"),
         "--release-train needs --save: the next trainer reloads from it", "give --save",
     ),
     Rule(
-        "T-release-train", "error", "--release-train",
+        "T-release", "error", "--release-train",
         lambda a: _releases(a)
         and (a.text("update_weight_mode"), a.text("update_weight_transport")) != ("full", "disk"),
         "--release-train needs --update-weight-mode full and --update-weight-transport disk", "give both",

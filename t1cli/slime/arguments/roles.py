@@ -25,15 +25,15 @@ def role_problems(arguments: Arguments, role_file: Mapping[str, Any]) -> Iterato
     """What is wrong with a role file's content, with the arguments it overrides."""
     entries = role_file.get("megatron")
     if not isinstance(entries, list):
-        yield _error("T-role-file", "the role file needs a top-level list `megatron` (AssertionError at start)")
+        yield _error("T-roles", "the role file needs a top-level list `megatron` (AssertionError at start)")
         return
     overrides: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
         role = entry.get("role") if isinstance(entry, Mapping) else None
         if role not in _ROLES:
-            yield _error("T-role-file", f"`role: {role}` is neither actor nor critic; slime never reads that entry")
+            yield _error("T-roles", f"`role: {role}` is neither actor nor critic; slime never reads that entry")
         elif role in overrides:
-            yield _error("T-role-file", f"two entries of the {role} (AssertionError at start)")
+            yield _error("T-roles", f"two entries of the {role} (AssertionError at start)")
         else:
             overrides[role] = entry.get("overrides") or entry.get("args") or {}
     for role, values in overrides.items():
@@ -45,15 +45,15 @@ def role_problems(arguments: Arguments, role_file: Mapping[str, Any]) -> Iterato
 def _override_problems(arguments: Arguments, role: str, values: Mapping[str, Any]) -> Iterator[Problem]:
     for key, value in values.items():
         if key in _IGNORED:
-            yield Problem("T-role-file", "warning", FLAG, f"slime ignores {role}.{key}", "leave it out")
+            yield Problem("T-roles", "warning", FLAG, f"slime ignores {role}.{key}", "leave it out")
         elif arguments.table.by_dest(key) is None and key not in _SET_IN_ROLES:
             near = arguments.table.near("--" + key.replace("_", "-"))
             hint = (
                 f"did you mean `{near.removeprefix('--').replace('-', '_')}`?" if near else "keys are attribute names"
             )
-            yield Problem("T-role-file", "error", FLAG, f"{role}.{key} is no attribute of slime's arguments", hint)
+            yield Problem("T-roles", "error", FLAG, f"{role}.{key} is no attribute of slime's arguments", hint)
         elif key in _LAYOUT and value != arguments.value(key):
-            yield _error("T-role-file", f"{role}.{key} differs from the common layout: both roles share every GPU")
+            yield _error("T-roles", f"{role}.{key} differs from the common layout: both roles share every GPU")
 
 
 # Attributes without a flag of the same name that role overrides may set (slime_validate_args sets them).

@@ -9,7 +9,7 @@ from t1cli.slime.arguments.problem import Rule
 from t1cli.slime.arguments.raises import samples_per_rollout, trains_only
 from t1cli.slime.arguments.read import Arguments
 
-NO_EFFECT: Final = "T-no-effect"
+NO_EFFECT: Final = "T-noop"
 FULLY_ASYNC_FUNCTION: Final = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
 STOCK_FUNCTION: Final = "slime.rollout.sglang_rollout.generate_rollout"
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
@@ -70,50 +70,50 @@ def _without(dest: str, *needs: str) -> Rule:
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
-        "T-global-batch", "error", "--global-batch-size",
+        "T-batch", "error", "--global-batch-size",
         lambda a: a.value("global_batch_size") is None and not a.whole("num_steps_per_rollout"),
         lambda a: "neither --global-batch-size nor --num-steps-per-rollout: Megatron takes micro batch x data-parallel "
         f"size = {max(1, a.whole('micro_batch_size', 1)) * data_parallel(a)}, an optimizer step for so few samples",
         "give --global-batch-size",
     ),
     Rule(
-        "T-dropped-samples", "warning", "--global-batch-size",
+        "T-drop", "warning", "--global-batch-size",
         lambda a: 0 < global_batch(a) <= samples_per_rollout(a) and samples_per_rollout(a) % global_batch(a) != 0,
         lambda a: f"{samples_per_rollout(a) % global_batch(a)} of {samples_per_rollout(a)} samples of each rollout "
         "fill no step and are dropped",
         "a divisor of the rollout's samples",
     ),
     Rule(
-        "T-global-batch", "error", "--global-batch-size",
+        "T-ranks", "error", "--global-batch-size",
         lambda a: 0 < global_batch(a) < data_parallel(a),
         lambda a: f"a step of {global_batch(a)} samples over {data_parallel(a)} data-parallel ranks leaves ranks empty",
         "at least one sample per rank",
     ),
     Rule(
-        "T-global-batch", "error", "--micro-batch-size",
+        "T-batch", "error", "--micro-batch-size",
         _static_batch_does_not_split,
         lambda a: f"{global_batch(a)} samples a step are not a multiple of {data_parallel(a)} data-parallel ranks x "
         f"micro batch {max(1, a.whole('micro_batch_size', 1))}",
         "--use-dynamic-batch-size with --max-tokens-per-gpu",
     ),
     Rule(
-        "T-rollout-gpus", "error", "--rollout-num-gpus",
+        "T-gpus", "error", "--rollout-num-gpus",
         lambda a: a.value("rollout_num_gpus") is None and not a.on("colocate") and not trains_only(a),
         "--rollout-num-gpus is not given and nothing is colocated: a TypeError when GPUs are summed",
         "give --rollout-num-gpus, or --colocate",
     ),
     Rule(
-        "T-engine-gpus", "error", "--rollout-num-gpus-per-engine",
+        "T-gpus", "error", "--rollout-num-gpus-per-engine",
         _engines_share_gpus,
         "the rollout GPUs are not a multiple of the GPUs per engine", "change --rollout-num-gpus-per-engine",
     ),
     Rule(
-        "T-first-weights", "error", "--ref-load",
+        "T-load", "error", "--ref-load",
         lambda a: _raw(a) and not a.text("ref_load") and not a.text("load") and not a.on("debug_rollout_only"),
         "neither --load nor --ref-load: the trainers have no weights to start from", "give --ref-load",
     ),
     Rule(
-        "T-first-weights", "error", "--hf-checkpoint",
+        "T-load", "error", "--hf-checkpoint",
         lambda a: not a.text("hf_checkpoint"),
         "--hf-checkpoint is not given: no tokenizer, no engine weights", "give --hf-checkpoint",
     ),
@@ -149,7 +149,7 @@ RULES: Final[tuple[Rule, ...]] = (
         f"leave {_ALLOCATOR} out",
     ),
     Rule(
-        "T-fully-async-eval", "error", "--eval-function-path",
+        "T-eval", "error", "--eval-function-path",
         _evaluates_with_fully_async,
         "the fully-async rollout function raises when it is asked to evaluate",
         f"--eval-function-path {STOCK_FUNCTION}",
@@ -160,7 +160,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "--use-wandb without --wandb-group: a TypeError at the start", "give --wandb-group",
     ),
     Rule(
-        "T-tensorboard", "error", "--tb-project-name",
+        "T-board", "error", "--tb-project-name",
         lambda a: a.on("use_tensorboard")
         and not a.text("tb_project_name")
         and not a.environment.get("TENSORBOARD_DIR"),
@@ -168,7 +168,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "give --tb-project-name",
     ),
     Rule(
-        "T-tensorboard", "warning", "--tb-experiment-name",
+        "T-board", "warning", "--tb-experiment-name",
         lambda a: a.on("use_tensorboard")
         and not a.text("tb_experiment_name")
         and not a.environment.get("TENSORBOARD_DIR"),
@@ -185,13 +185,13 @@ RULES: Final[tuple[Rule, ...]] = (
         "--use-rollout-routing-replay, or leave one of them out",
     ),
     Rule(
-        "T-health-check", "warning", "--rollout-health-check-first-wait",
+        "T-health", "warning", "--rollout-health-check-first-wait",
         lambda a: a.on("use_fault_tolerance") and a.number("rollout_health_check_first_wait") <= 0,
         "health checks start at once: an engine that compiles its kernels is killed for it",
         "--rollout-health-check-first-wait 300",
     ),
     Rule(
-        "T-small-nodes", "warning", "--num-gpus-per-node",
+        "T-nodes", "warning", "--num-gpus-per-node",
         lambda a: a.whole("actor_num_nodes", 1) > 1
         and a.whole("actor_num_gpus_per_node", 8) < a.whole("num_gpus_per_node", 8)
         and not a.has("num_gpus_per_node"),
@@ -200,12 +200,12 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda a: f"--num-gpus-per-node {a.whole('actor_num_gpus_per_node', 8)}",
     ),
     Rule(
-        "T-never-saved", "notice", "--save",
+        "T-unsaved", "notice", "--save",
         lambda a: not a.text("save") and not a.on("debug_rollout_only"),
         "without --save nothing of the run is kept", "give --save and --save-interval",
     ),
     Rule(
-        "T-context-wall", "notice", "--rollout-max-context-len",
+        "T-wall", "notice", "--rollout-max-context-len",
         lambda a: a.has("rollout_max_context_len")
         and not a.text("custom_generate_function_path")
         and a.text("rollout_function_path") in (STOCK_FUNCTION, FULLY_ASYNC_FUNCTION),

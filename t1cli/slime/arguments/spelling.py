@@ -37,22 +37,20 @@ def _of_flag(given: Given, table: Table) -> Iterator[Problem]:
         successor = table.removed[flag]
         fix = f"use {successor}" if successor else "leave it out"
         message = f"{flag} was removed before slime {table.version}; {DROPPED}"
-        yield Problem("T-removed-argument", "error", flag, message, fix)
+        yield Problem("T-removed", "error", flag, message, fix)
     elif flag in table.set_by_slime:
         message = f"slime sets {flag} itself and offers no such argument; {DROPPED}"
-        yield Problem("T-unknown-argument", "error", flag, message, "leave it out")
+        yield Problem("T-unknown", "error", flag, message, "leave it out")
     elif argument is None:
         yield _unknown(given, table)
     elif (problem := reading_problem(given)) is not None:
-        yield Problem("T-unreadable-argument", "error", flag, f"{flag} {problem}", f"correct {flag}")
+        yield Problem("T-value", "error", flag, f"{flag} {problem}", f"correct {flag}")
     elif argument.dest in NO_EFFECT:
         message = f"{flag} is parsed and has no effect: {NO_EFFECT[argument.dest]}"
-        yield Problem("T-no-effect", "error", flag, message, "leave it out")
+        yield Problem("T-noop", "error", flag, message, "leave it out")
     elif argument.dest == "wandb_key":
         message = "slime logs its whole namespace to W&B as config, the key included"
-        yield Problem(
-            "T-secret-argument", "error", flag, message, "leave it out; WANDB_API_KEY is read by wandb itself"
-        )
+        yield Problem("T-secret", "error", flag, message, "leave it out; WANDB_API_KEY is read by wandb itself")
     if argument is not None and flag and given.surplus:
         yield _stray(given, flag)
 
@@ -64,14 +62,14 @@ def _unknown(given: Given, table: Table) -> Problem:
     message = f"{given.flag} is {reason} {table.version}; {DROPPED}"
     if shortened:
         message = f"{given.flag} is {reason}; {DROPPED}"
-    return Problem("T-unknown-argument", "error", given.flag, message, f"did you mean {near}?" if near else "remove it")
+    return Problem("T-unknown", "error", given.flag, message, f"did you mean {near}?" if near else "remove it")
 
 
 def _stray(given: Given, after: str) -> Problem:
     words = " ".join(given.surplus if given.argument is not None else given.values)
     where = "before" if not given.flag else "after"
     message = f"`{words}` {where} {after} belongs to no argument; {DROPPED}"
-    return Problem("T-stray-word", "error", given.flag or words, message, "remove it, or write the missing flag")
+    return Problem("T-stray", "error", given.flag or words, message, "remove it, or write the missing flag")
 
 
 def _given_twice(arguments: Arguments) -> Iterator[Problem]:
@@ -83,5 +81,5 @@ def _given_twice(arguments: Arguments) -> Iterator[Problem]:
         former = first.setdefault(argument.dest, given)
         if (former.flag, former.values) != (given.flag, given.values):
             message = f"`{' '.join(former.words)}` and later `{' '.join(given.words)}`: the last one wins"
-            yield Problem("T-given-twice", "warning", given.flag, message, "keep one of them")
+            yield Problem("T-twice", "warning", given.flag, message, "keep one of them")
             first[argument.dest] = given

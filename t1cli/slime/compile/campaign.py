@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from t1cli.slime.arguments.check import check_arguments
 from t1cli.slime.arguments.problem import Problem
@@ -50,7 +51,10 @@ def compile_campaign(spec: ExperimentSpec, places: Places) -> Compiled:
     arguments = read(argv, table, environment=dict(engine.env), asynchronous=asynchronous)
     variables = environment(spec, arguments)
     arguments = read(argv, table, environment=variables, asynchronous=asynchronous)
-    problems = (*_own_problems(spec, table, pairs), *check_arguments(arguments, roles))
+    problems = [*_own_problems(spec, table, pairs), *check_arguments(arguments, roles)]
+    if not engine.from_script:  # t1's own file: one key, nothing of slime's
+        problems = [problem for problem in problems if problem.flag != "--custom-config-path"]
+    problems += _placeholders(argv, variables)
     return Compiled(
         entry="train_async.py" if asynchronous else "train.py",
         argv=argv,
@@ -116,6 +120,30 @@ def _evaluation_argv(spec: ExperimentSpec, places: Places, argv: Sequence[str]) 
 _TRAINING_ONLY = ("--save", "--save-interval", "--no-save-optim", "--keep-old-actor", "--update-weights-interval")
 
 
+_PLACEHOLDER: Final = re.compile(r"<[^<>\s]+>")
+
+
+def _placeholders(argv: Sequence[str], variables: Mapping[str, str]) -> Iterator[Problem]:
+    """Names that a converted script left for people to fill in."""
+    found = [(word, flag) for flag, words in _by_flag(argv) for word in words if _PLACEHOLDER.search(word)]
+    found += [(value, "engine.env") for value in variables.values() if _PLACEHOLDER.search(value)]
+    for name, (_, flag) in {_PLACEHOLDER.findall(text)[0]: (text, flag) for text, flag in found}.items():
+        message = f"{name} is a placeholder for a value that the script takes from outside"
+        fix = f"convert the script with --set {name.strip('<>')}=VALUE, or replace it in the spec"
+        yield Problem("T-blank", "error", flag, message, fix)
+
+
+def _by_flag(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    flag, words = "", list[str]()
+    for word in argv:
+        if word.startswith("--"):
+            yield flag, words
+            flag, words = word, []
+        else:
+            words.append(word)
+    yield flag, words
+
+
 def _own_problems(spec: ExperimentSpec, table: Table, pairs: Sequence[Pair]) -> Iterator[Problem]:
     yield from escape_problems(spec, table, pairs)
     engine = spec.engine
@@ -123,12 +151,12 @@ def _own_problems(spec: ExperimentSpec, table: Table, pairs: Sequence[Pair]) -> 
     for name in engine.env if not engine.from_script else ():
         if name in environment_rules.OWNED:
             message = f"engine.env.{name} is set by t1 itself"
-            yield Problem("T-owned-environment", "error", "engine.env", message, "leave it out")
+            yield Problem("T-owned", "error", "engine.env", message, "leave it out")
     known = {flag for row in TABLE for flag in row.flags}
     for flag in engine.leave_out:
         if flag not in known:
             message = f"engine.leave_out names {flag}, which no key gives"
-            yield Problem("T-left-out", "error", "engine.leave_out", message, "remove it from the list")
+            yield Problem("T-left", "error", "engine.leave_out", message, "remove it from the list")
         elif not engine.from_script:
             message = f"{flag} is not passed: slime's own default applies instead of the key's value"
-            yield Problem("T-left-out", "warning", "engine.leave_out", message, "remove it from the list")
+            yield Problem("T-left", "warning", "engine.leave_out", message, "remove it from the list")

@@ -12,7 +12,7 @@ from t1cli.slime.compile.row import Pair, text
 from t1cli.slime.compile.table import OWNER
 from t1cli.spec.experiment import ExperimentSpec
 
-OWNED_ID: Final = "T-owned-argument"
+OWNED_ID: Final = "T-owned"
 
 
 def escaped_pairs(spec: ExperimentSpec) -> Sequence[Pair]:
@@ -34,7 +34,7 @@ def escape_problems(spec: ExperimentSpec, table: Table, given: Sequence[Pair]) -
             yield Problem(OWNED_ID, "error", flag, f"{flag} is given by t1 itself, from `{key}`", f"set {key} instead")
         elif value is False or value is None:
             message = f"`{name}: {json.dumps(value)}` is no argument: a switch is given or left out"
-            yield Problem("T-unreadable-argument", "error", flag, message, "leave it out")
+            yield Problem("T-value", "error", flag, message, "leave it out")
 
 
 def _words(value: Any) -> tuple[str, ...]:

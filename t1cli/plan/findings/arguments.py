@@ -1,0 +1,41 @@
+"""What slime would drop, refuse, change or trip over in the arguments that the spec compiles to.
+
+The only module of the plan that knows the slime room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from t1cli.errors import BadInput
+from t1cli.plan.draft import Draft
+from t1cli.plan.plan import Finding
+from t1cli.slime.compile.campaign import compile_campaign, key_of
+from t1cli.slime.compile.places import unplaced
+
+# Said by other rules, from the spec and with more figures.
+_SAID_ELSEWHERE: Final = frozenset({"C9", "M9", "T-world", "T-gpus", "T-ranks", "T-unsaved"})
+
+
+def argument_problems(draft: Draft) -> Iterator[Finding]:
+    """Every problem of the compiled arguments, at the key or the `slime_args` entry that causes it."""
+    engine = draft.spec.engine
+    if engine.kind != "slime":
+        return
+    from_script = engine.from_script
+    try:
+        compiled = compile_campaign(draft.spec, unplaced(draft.spec))
+    except BadInput as unknown:
+        hint = unknown.diagnostics[0].hint
+        yield draft.finding("T-version", "error", key="engine.version", message=unknown.message, fix=hint)
+        return
+    for problem in compiled.problems:
+        if problem.id not in _SAID_ELSEWHERE and (problem.id != "C2" or from_script):
+            key = problem.flag if not problem.flag.startswith("--") else key_of(problem.flag)
+            name = f"slime_args.{problem.flag.removeprefix('--')}"
+            where = name if problem.flag.removeprefix("--") in draft.spec.slime_args else key
+            yield draft.finding(problem.id, problem.severity, key=where, message=problem.message, fix=problem.fix)
+
+
+RULES = (argument_problems,)
