@@ -33,10 +33,13 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_regular(path: Path) -> bytes | None:
-    """A whole file; None when nothing or no regular file is there. A pipe or a device is never waited for."""
+def read_regular(path: Path, at_most: int | None = None) -> bytes | None:
+    """A whole file, or its first `at_most` bytes; None when no regular file is there. A pipe is never waited for."""
     try:
-        return path.read_bytes() if path.is_file() else None
+        if not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            return stream.read(-1 if at_most is None else at_most)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

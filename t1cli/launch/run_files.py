@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import yaml
 
-from t1cli.launch.json_files import write_json, write_text
+from t1cli.launch.json_files import read_regular, write_json, write_text
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import PreflightReport
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
+from t1cli.spec.yaml_reader import MAX_BYTES
 
 _HEADER: Final = "# The resolved spec of this run: presets, file and --set merged. Complete; loads by itself.\n"
 
@@ -27,6 +28,10 @@ def grounded_spec(loaded: LoadedSpec) -> ExperimentSpec:
         return spec
     tasks = spec.tasks.model_copy(update={"path": str(loaded.resolve_path(spec.tasks.path))})
     changes: dict[str, Any] = {"tasks": tasks, "checkpoint": _grounded_checkpoint(loaded), "engine": _engine(loaded)}
+    critic = spec.model.checkpoints.warm_critic
+    if critic is not None and critic != "shipped":
+        checkpoints = spec.model.checkpoints.model_copy(update={"warm_critic": str(loaded.resolve_path(critic))})
+        changes["model"] = spec.model.model_copy(update={"checkpoints": checkpoints})
     if spec.evaluation is not None:
         path = str(loaded.resolve_path(spec.evaluation.path))
         changes["evaluation"] = spec.evaluation.model_copy(update={"path": path})
@@ -70,8 +75,8 @@ def spec_differences(
 def saved_spec(run: RunDirectory) -> dict[str, Any]:
     """The plain content of spec.resolved.yaml; empty when there is none."""
     try:
-        content = yaml.safe_load(run.spec_yaml.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
+        content = yaml.safe_load((read_regular(run.spec_yaml, MAX_BYTES) or b"").decode("utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):  # torn, foreign, or no spec at all
         return {}
     return content if isinstance(content, dict) else {}
 

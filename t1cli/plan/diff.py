@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from t1cli.spec.load import LoadedSpec
 IGNORED = ("format_version", "digest", "source", "title")
 # Relative change of a figure below which two plans say the same.
 SAME_FIGURE = 1e-6
+
+
+MAX_BYTES = 16 * 1024 * 1024
+"""A plan has some ten thousand; what follows is cut off, and is no JSON then."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,20 @@ def read_plan(path: Path) -> dict[str, Any]:
     """A plan.json, or the one in a run directory. BadInput when it is none."""
     file = path / "plan.json" if path.is_dir() else path
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        value = json.loads(_content(file))
+    except (OSError, ValueError, RecursionError) as error:
         hint = "a plan.json, a run directory or an experiment"
         raise BadInput(f"no plan could be read: {error}", str(file), hint) from error
     if not isinstance(value, dict) or "verdict" not in value or "memory" not in value:
         raise BadInput("this JSON is not a plan: it has no `verdict` and `memory`", str(file))
     return value
+
+
+def _content(file: Path) -> bytes:
+    if not file.is_file():  # a pipe would be waited for, a device never ends
+        raise FileNotFoundError(ENOENT, "no such file", str(file))
+    with file.open("rb") as stream:
+        return stream.read(MAX_BYTES)
 
 
 def compare_plans(old: Mapping[str, Any], new: Plan, *, specs: tuple[LoadedSpec, LoadedSpec] | None) -> PlanDiff:

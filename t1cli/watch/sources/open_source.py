@@ -1,8 +1,8 @@
-"""What a SOURCE argument means: a run (by name or path), a `.jsonl` file, or a `.csv` file."""
+"""What a SOURCE argument means: a run (by name or path), a file or directory of metrics, or `wandb:e/p/id`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,11 @@ from t1cli.launch.run_state import RunState, Standing, standing
 from t1cli.watch.sources.csv_file import CsvFile
 from t1cli.watch.sources.metrics_file import MetricsFile
 from t1cli.watch.sources.source import Source
+from t1cli.watch.sources.tensorboard_files import TensorboardFiles
+from t1cli.watch.sources.text_log import TextLog
+from t1cli.watch.sources.trainer_state import TrainerState
+from t1cli.watch.sources.wandb_offline import WandbOffline
+from t1cli.watch.sources.wandb_online import WandbOnline
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,41 @@ class Opened:
 
 def open_source(argument: str, runs_dir: Path) -> Opened:
     """Open a source. Raises BadInput when there is no such run or file."""
+    if argument.startswith("wandb:"):
+        return Opened(WandbOnline(argument.removeprefix("wandb:")), argument)
     path = Path(argument)
-    if path.suffix == ".csv" and path.is_file():
-        return Opened(CsvFile(path), path.stem)
-    if path.suffix == ".jsonl" and path.is_file():
-        return Opened(MetricsFile(path), path.stem)
-    if path.is_file():
-        raise BadInput(f"cannot read {path.name}: expected a run, a .jsonl or a .csv file", where=str(path))
-    return _open_run(find_run(argument, runs_dir))
+    source = _of_file(path) if path.is_file() else _of_directory(path) if path.is_dir() else None
+    return Opened(source, path.stem) if source is not None else _open_run(find_run(argument, runs_dir))
+
+
+def _of_file(path: Path) -> Source:
+    readers: dict[str, Callable[[Path], Source]] = {
+        ".csv": CsvFile,
+        ".jsonl": MetricsFile,
+        ".json": TrainerState,
+        ".wandb": WandbOffline,
+        ".log": TextLog,
+        ".txt": TextLog,
+        ".out": TextLog,
+    }
+    if "tfevents" in path.name:
+        return TensorboardFiles(path)
+    if path.suffix not in readers:
+        raise BadInput(
+            f"cannot read {path.name}: expected a run, or a file {' '.join(readers)} or tfevents", where=str(path)
+        )
+    return readers[path.suffix](path)
+
+
+def _of_directory(path: Path) -> Source | None:
+    """A directory of W&B or TensorBoard files; a run directory of ours is a run, whatever trackers it holds."""
+    if any((path / name).exists() for name in ("record.json", "attempt_1", "latest", "metrics.jsonl")):
+        return None
+    if next(path.rglob("*.wandb"), None) is not None:
+        return WandbOffline(path)
+    if next(path.rglob("*tfevents*"), None) is not None:
+        return TensorboardFiles(path)
+    return None
 
 
 def _open_run(run: RunDirectory) -> Opened:
