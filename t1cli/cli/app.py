@@ -21,7 +21,18 @@ app = typer.Typer(
 
 # Each module under t1cli/cli has `command` (a function) or `group` (a typer app of subcommands).
 # Heavy imports (torch, ray, numpy, wandb) happen inside the function that needs them.
-COMMANDS: tuple[str, ...] = ("plan", "preflight", "launch", "watch", "runs", "status", "logs", "schema", "pool")
+COMMANDS: tuple[str, ...] = (
+    "plan",
+    "preflight",
+    "launch",
+    "watch",
+    "runs",
+    "status",
+    "logs",
+    "schema",
+    "pool",
+    "convert",
+)
 
 
 def _show_version(value: bool) -> None:

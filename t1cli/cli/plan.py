@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from t1cli.plan.plan import Plan
     from t1cli.spec.load import LoadedSpec
 
+SCRIPTS = (".sh", ".bash", ".py")
+"""Endings of a launch script; Python launchers are named as what cannot be read."""
+
 
 def command(
-    spec: Annotated[str, typer.Argument(help="Experiment file, its directory, or a shipped experiment's name.")],
+    spec: Annotated[
+        str, typer.Argument(help="Experiment file, its directory, a shipped experiment, or a slime script.")
+    ],
     set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a value.")] = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     strict: Annotated[bool, typer.Option(help="TIGHT counts as no.")] = False,
@@ -27,7 +32,7 @@ def command(
     from t1cli.plan.build import build_plan
     from t1cli.spec.load import load_experiment
 
-    loaded = load_experiment(Path(spec), set_)
+    loaded = _load_script(spec, set_) if Path(spec).suffix in SCRIPTS else load_experiment(Path(spec), set_)
     if search:
         return _search(loaded, spec, as_json=json)
     plan = build_plan(loaded, source=spec)
@@ -39,6 +44,12 @@ def command(
     exit_code = ExitCode.YES if accepted else ExitCode.NO
     _show(plan, exit_code, as_json=json)
     return exit_code
+
+
+def _load_script(script: str, overrides: list[str]) -> LoadedSpec:
+    from t1cli.slime.script.convert_file import load_script
+
+    return load_script(Path(script), overrides)
 
 
 def _show(plan: Plan, exit_code: ExitCode, *, as_json: bool) -> None:
