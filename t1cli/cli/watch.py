@@ -33,6 +33,7 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
     gpus: Annotated[float, typer.Option(min=0, help="GPUs of the run, for GPU-hours.")] = 0.0,
     set_: Annotated[list[str], typer.Option("--set", metavar="NAME=NUMBER", help="A variable of the rules.")] = [],  # noqa: B006
     interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks at a live run.")] = 1.0,
+    follow: Annotated[bool, typer.Option(help="Read a mere file on as it grows, until Ctrl-C.")] = False,
     allow_stop: Annotated[bool, typer.Option(help="Let a stop rule end the run after its next save.")] = False,
     sweep: Annotated[str, typer.Option(metavar="RULE=N,N,…", help="Try thresholds of one rule.")] = "",
     also: Annotated[list[str], typer.Option("--with", metavar="SOURCE", help="With --sweep: another history.")] = [],  # noqa: B006
@@ -44,7 +45,7 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
     from t1cli.watch.session import Session
     from t1cli.watch.sources.open_source import open_source
 
-    opened = open_source(source, runs_root(runs_dir))
+    opened = open_source(source, runs_root(runs_dir), follow=follow)
     session = Session(opened, rule_packs=rules, gpus=gpus, variables=_variables(set_))
     if sweep:
         others = [open_source(name, runs_root(runs_dir)) for name in also]

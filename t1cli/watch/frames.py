@@ -6,6 +6,7 @@ it brings steps of its own metrics again, and late when it does not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from t1cli.watch.sources.source import Row
@@ -47,8 +48,13 @@ class Frames:
 
 
 def merged(first: Row | None, second: Row) -> Row:
-    """Two rows of one step as one; the second wins where both have a metric."""
+    """Two rows of one step as one; the second wins where both have a metric, but a NaN is never covered up.
+
+    With several optimizer steps per rollout one frame holds them all: the last value speaks, unless an earlier step
+    was not finite.
+    """
     if first is None:
         return second
     times = [row.time for row in (first, second) if row.time is not None]
-    return Row(second.step, {**first.values, **second.values}, max(times, default=None))
+    kept = {name: value for name, value in first.values.items() if not math.isfinite(value)}
+    return Row(second.step, {**first.values, **second.values, **kept}, max(times, default=None))

@@ -143,7 +143,7 @@ class LogClassifier:
     def poll(self, *, last: bool = False) -> tuple[Hit, ...]:
         """Hits of the lines that are complete; `last` takes an unfinished last line too. An absent log has none."""
         hits: list[Hit] = []
-        for chunk, offset in self._chunks(last):
+        for chunk, offset in self.chunks(last):
             for hit in scan(chunk, offset):
                 self.state.take(hit)
                 hits.append(hit)
@@ -153,7 +153,7 @@ class LogClassifier:
     def consume(self, *, last: bool = False) -> int:
         """Like `poll`, but keeps no hits: memory stays flat whatever the log's size. Returns how many there were."""
         count = 0
-        for chunk, offset in self._chunks(last):
+        for chunk, offset in self.chunks(last):
             for hit in scan(chunk, offset):
                 self.state.take(hit)
                 count += 1
@@ -165,7 +165,8 @@ class LogClassifier:
         if self._state_file is not None:
             write_json(self._state_file, json.loads(json.dumps(self.state.to_json())))
 
-    def _chunks(self, last: bool) -> Iterator[tuple[bytes, int]]:
+    def chunks(self, last: bool) -> Iterator[tuple[bytes, int]]:
+        """Whole lines not read yet, in blocks, with the offset of each; the reader moves `state.offset` on."""
         rotated = self._rotated()
         if rotated is not None:
             yield from _whole_lines(rotated, self.state.offset, last=True)

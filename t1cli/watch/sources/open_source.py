@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from t1cli.launch.lock import runs_now
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_state import RunState, Standing, standing
+from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.csv_file import CsvFile
 from t1cli.watch.sources.metrics_file import MetricsFile
 from t1cli.watch.sources.source import Source
@@ -46,42 +47,46 @@ class Opened:
         return None if self.run is None else standing(self.run)
 
 
-def open_source(argument: str, runs_dir: Path) -> Opened:
-    """Open a source. Raises BadInput when there is no such run or file."""
+def open_source(argument: str, runs_dir: Path, *, follow: bool = False) -> Opened:
+    """Open a source; `follow` reads a mere file on as it grows. Raises BadInput when there is no such run or file."""
     if argument.startswith("wandb:"):
         return Opened(WandbOnline(argument.removeprefix("wandb:")), argument)
     path = Path(argument)
-    source = _of_file(path) if path.is_file() else _of_directory(path) if path.is_dir() else None
+    source = _of_file(path, follow) if path.is_file() else _of_directory(path, follow) if path.is_dir() else None
     return Opened(source, path.stem) if source is not None else _open_run(find_run(argument, runs_dir))
 
 
-def _of_file(path: Path) -> Source:
-    readers: dict[str, Callable[[Path], Source]] = {
-        ".csv": CsvFile,
-        ".jsonl": MetricsFile,
-        ".json": TrainerState,
-        ".wandb": WandbOffline,
-        ".log": TextLog,
-        ".txt": TextLog,
-        ".out": TextLog,
-    }
+def _of_file(path: Path, follow: bool) -> Source:
+    def done() -> bool:
+        return not follow
+
     if "tfevents" in path.name:
-        return TensorboardFiles(path)
-    if path.suffix not in readers:
-        raise BadInput(
-            f"cannot read {path.name}: expected a run, or a file {' '.join(readers)} or tfevents", where=str(path)
-        )
-    return readers[path.suffix](path)
+        return TensorboardFiles(path, is_finished=done)
+    match path.suffix:
+        case ".csv":
+            return CsvFile(path)
+        case ".jsonl":
+            return MetricsFile(path, is_finished=done)
+        case ".json":
+            return TrainerState(path)
+        case ".wandb":
+            return WandbOffline(path, is_finished=done)
+        case ".log" | ".txt" | ".out":
+            return TextLog(path, is_finished=done)
+    raise BadInput(
+        f"cannot read {path.name}: expected a run, or a .csv, .jsonl, .json, .log, .txt, .out, .wandb or tfevents file",
+        where=str(path),
+    )
 
 
-def _of_directory(path: Path) -> Source | None:
+def _of_directory(path: Path, follow: bool) -> Source | None:
     """A directory of W&B or TensorBoard files; a run directory of ours is a run, whatever trackers it holds."""
     if any((path / name).exists() for name in ("record.json", "attempt_1", "latest", "metrics.jsonl")):
         return None
     if next(path.rglob("*.wandb"), None) is not None:
-        return WandbOffline(path)
+        return WandbOffline(path, is_finished=lambda: not follow)
     if next(path.rglob("*tfevents*"), None) is not None:
-        return TensorboardFiles(path)
+        return TensorboardFiles(path, is_finished=lambda: not follow)
     return None
 
 
@@ -91,10 +96,13 @@ def _open_run(run: RunDirectory) -> Opened:
     batch, samples = _count(rollout, "batch_size", 1), _count(rollout, "samples_per_prompt", 1)
     fallback = _block(_block(spec, "reward"), "fallback")
     return Opened(
-        MetricsFile(
-            run.metrics_jsonl,
-            steps_per_rollout=_count(_block(spec, "algorithm"), "steps_per_rollout", 1),
-            is_finished=lambda: _has_ended(run),
+        BesideLogs(
+            MetricsFile(
+                run.metrics_jsonl,
+                steps_per_rollout=_count(_block(spec, "algorithm"), "steps_per_rollout", 1),
+                is_finished=lambda: _has_ended(run),
+            ),
+            run.logs,
         ),
         name=f"{run.name}/attempt_{run.attempt}",
         run=run,
