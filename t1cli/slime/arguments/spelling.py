@@ -22,6 +22,10 @@ NO_EFFECT: Final[Mapping[str, str]] = {
 """Parsed by slime 0.3.0 and without effect (whole-tree search)."""
 
 
+SECRETS: Final = frozenset({"wandb_key", "sglang_api_key", "sglang_admin_api_key"})
+"""Attributes whose values must be on no command line."""
+
+
 def spelling_problems(arguments: Arguments) -> Iterator[Problem]:
     """One problem per flag that is unknown, misspelt, removed, unreadable, without effect, secret or given twice."""
     for given in arguments.given:
@@ -48,9 +52,9 @@ def _of_flag(given: Given, table: Table) -> Iterator[Problem]:
     elif argument.dest in NO_EFFECT:
         message = f"{flag} is parsed and has no effect: {NO_EFFECT[argument.dest]}"
         yield Problem("T-noop", "error", flag, message, "leave it out")
-    elif argument.dest == "wandb_key":
-        message = "slime logs its whole namespace to W&B as config, the key included"
-        yield Problem("T-secret", "error", flag, message, "leave it out; WANDB_API_KEY is read by wandb itself")
+    elif argument.dest in SECRETS:
+        message = f"slime logs its whole namespace as config, {flag} included, and Ray shows every job's command"
+        yield Problem("T-secret", "error", flag, message, "leave it out; wandb reads WANDB_API_KEY itself")
     if argument is not None and flag and given.surplus:
         yield _stray(given, flag)
 

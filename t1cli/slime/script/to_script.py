@@ -32,7 +32,7 @@ def script_text(spec: ExperimentSpec, *, source: str) -> str:
     """The script. Raises BadInput for a slime version without a table."""
     compiled = compile_campaign(spec, unplaced(spec))
     groups = _grouped(compiled.argv)
-    parts = [_HEAD.format(name=spec.name, source=source), *_role_file(compiled), *_settings(spec)]
+    parts = [_HEAD.format(name=spec.name, source=" ".join(source.split())), *_role_file(compiled), *_settings(spec)]
     parts += [_array(name, arguments) for name, arguments in groups.items()]
     parts.append(_environment(compiled.environment))
     parts.append(_submission(spec, compiled, list(groups)))
@@ -104,7 +104,8 @@ def _settings(spec: ExperimentSpec) -> Iterator[str]:
 
 def _here(path: str, text: str) -> str:
     end = "END_OF_FILE"
-    assert end not in text
+    while end in text:
+        end += "_"
     return f"cat > {shlex.quote(path)} <<'{end}'\n{text}{end}\n"
 
 

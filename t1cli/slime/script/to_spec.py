@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from t1cli.errors import T1Error
 from t1cli.slime.arguments.read import Arguments, Given, Value, read, reading_problem
+from t1cli.slime.arguments.spelling import SECRETS
 from t1cli.slime.arguments.table import Table, load_table
 from t1cli.slime.compile.campaign import campaign_pairs, flattened
 from t1cli.slime.compile.decode import Comparable, canonical, comparable, decoded
@@ -27,7 +28,12 @@ from t1cli.slime.script.read_script import NotRead, Submission
 from t1cli.slime.script.write_spec import Draft, spec_text
 from t1cli.spec.load import LoadedSpec, load_experiment
 
-SECRET_FLAGS: Final = ("--wandb-key",)
+_SECRET_NAME: Final = re.compile(r"(?i)(key|token|secret|password|credential)s?($|_)")
+
+
+def holds_a_secret(name: str) -> bool:
+    """Whether an environment variable's value must not be written down."""
+    return _SECRET_NAME.search(name) is not None
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ def convert(submission: Submission, *, name: str, version: str) -> Converted | N
     blocking = _blocking(submission, table)
     if blocking:
         return NotRead(blocking)
+    notes = (*submission.notes, *_left_behind(submission, table))
     draft = _draft(submission, arguments, name=name, version=version)
     wanted = comparable(argv, table)
     for _ in range(3):
@@ -62,14 +69,34 @@ def convert(submission: Submission, *, name: str, version: str) -> Converted | N
             return loaded
         missing, surplus = _difference(loaded, wanted, table)
         if not missing and not surplus:
-            return _converted(draft, submission, arguments)
+            return _converted(draft, replace(submission, notes=notes), arguments)
         draft = draft.with_arguments(_escaped(missing, arguments), surplus)
     return NotRead((Note(submission.where, f"these arguments do not come back: {', '.join([*missing, *surplus])}"),))
 
 
 def _without_secrets(argv: Sequence[str], table: Table) -> list[str]:
     given = read(argv, table).given
-    return [word for item in given if item.flag not in SECRET_FLAGS for word in item.words]
+    return [word for item in given if not _is_secret(item) for word in item.words]
+
+
+def _is_secret(given: Given) -> bool:
+    return given.argument is not None and given.argument.dest in SECRETS
+
+
+def _left_behind(submission: Submission, table: Table) -> tuple[Note, ...]:
+    """What is not written down: secrets, and words that belong to no argument."""
+    found = []
+    for given in read(submission.argv, table).given:
+        if _is_secret(given):
+            message = f"{given.flag} was left out: export the key for `ray start` on the nodes instead"
+            found.append(Note(submission.where, message))
+        elif given.surplus:
+            message = f"`{shown(' '.join(given.surplus))}` after {given.flag} belongs to no argument and was left out"
+            found.append(Note(submission.where, message))
+    for name in submission.environment:
+        if holds_a_secret(name):
+            found.append(Note(submission.where, f"{name} was left out: export it for `ray start` on the nodes instead"))
+    return tuple(found)
 
 
 def _blocking(submission: Submission, table: Table) -> tuple[Note, ...]:
@@ -96,7 +123,7 @@ def _blocking(submission: Submission, table: Table) -> tuple[Note, ...]:
 def _draft(submission: Submission, arguments: Arguments, *, name: str, version: str) -> Draft:
     keys = decoded(arguments)
     preset = matching_preset(keys)
-    environment = {name: shown(value) for name, value in submission.environment.items()}
+    environment = {key: shown(value) for key, value in submission.environment.items() if not holds_a_secret(key)}
     tree, assumptions = filled(keys, submission, arguments, preset=preset)
     tree["engine"] |= {"version": version, "from_script": True}
     if environment:

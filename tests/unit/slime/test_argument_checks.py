@@ -87,7 +87,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --http-proxy http://proxy", "no effect", "T-noop", "error"),
     ("+ --min-batch-collection-ratio 0.5", "no effect", "T-noop", "error"),
     ("+ --use-slime-router", "no effect", "T-noop", "error"),
-    ("+ --wandb-key abc", "the key included", "T-secret", "error"),
+    ("+ --wandb-key abc", "--wandb-key included", "T-secret", "error"),
     ("+ --lr 1e-5", "the last one wins", "T-twice", "warning"),
     # What slime raises on.
     (GOOD.replace("--ref-load /m/dist", "--load /m/x --use-kl-loss"), "reference", "T-kl", "error"),

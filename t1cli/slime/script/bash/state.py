@@ -79,6 +79,8 @@ class State:
     allowed: tuple[Path, ...] = ()
     """Further directories that `source` may read below."""
     directory: str = "/"
+    shown: str = "script"
+    """Name of the file that is being evaluated."""
     variables: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, list[Word]] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
