@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
 
 
+# httpx walks all connections for every idle one at each request: with 60 kept, a request costs 7 ms of CPU, with 8 it
+# costs 1.4, new connections included (measured, httpx 0.28).
+_IDLE_CONNECTIONS = 8
+
+
 @dataclass(frozen=True)
 class ClientTimes:
     """Every wait of the client, in seconds."""
@@ -74,7 +79,7 @@ class EngineClient:
             timeout=httpx.Timeout(
                 self._times.generate_seconds + self._times.abandoning_seconds, connect=self._times.control_seconds
             ),
-            limits=httpx.Limits(max_connections=self._max_connections, max_keepalive_connections=64),
+            limits=httpx.Limits(max_connections=self._max_connections, max_keepalive_connections=_IDLE_CONNECTIONS),
             transport=self._transport,
             trust_env=False,
         )
