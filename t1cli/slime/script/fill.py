@@ -52,6 +52,8 @@ def _model(values: dict[str, Any], arguments: Arguments, assumptions: list[str],
     values.setdefault(f"{block}num_hidden_layers", 1)
     values.setdefault(f"{block}num_key_value_heads", values[f"{block}num_attention_heads"])
     values.setdefault(f"{block}head_dim", 128)
+    if not values.get(f"{block}num_experts"):
+        values.setdefault(f"{block}intermediate_size", 4 * values[f"{block}hidden_size"])
     if arguments.value("spec") and not values.get(f"{block}num_experts") and not arguments.on("multi_latent_attention"):
         assumptions.append("the model has its own layer specification (--spec): its memory is that of plain attention")
 

@@ -84,4 +84,5 @@ class Assignments(Base):
             name = source.text(child.start_byte, child.end_byte)
             self.state.variables.pop(name, None)
             self.state.arrays.pop(name, None)
+            self.state.cleared.add(name)
         return True

@@ -217,6 +217,7 @@ _PURE: Final[Mapping[str, Callable[[Call, State], str | None]]] = {
     "sed": _sed,
     "nvidia-smi": _nvidia_smi,
     "true": lambda call, state: "",
+    "false": lambda call, state: "",
     ":": lambda call, state: "",
     "cd": lambda call, state: "",
 }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from t1cli.slime.script.bash.syntax import Source
 
-MAX_STEPS: Final = 200_000
+MAX_STEPS: Final = 100_000
 MAX_DEPTH: Final = 40
 MAX_CHARACTERS: Final = 1_000_000
 MAX_ITEMS: Final = 50_000
@@ -84,6 +84,8 @@ class State:
     variables: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, list[Word]] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
+    cleared: set[str] = field(default_factory=set)
+    """Names that the script has unset itself."""
     functions: dict[str, tuple[Node, Source]] = field(default_factory=dict)
     positional: tuple[str, ...] = ()
     notes: list[Note] = field(default_factory=list)
@@ -116,7 +118,7 @@ class State:
             return self.variables[name]
         if name in self.arrays:
             return self.arrays[name][0] if self.arrays[name] else ""
-        if name in _EMPTY_WHEN_UNSET:
+        if name in _EMPTY_WHEN_UNSET or name in self.cleared:
             return ""
         return self.unknown(name, where, "an environment variable that the script does not set")
 

@@ -1,0 +1,3 @@
+#!/bin/bash
+export MODEL=small
+python examples/shapes/launch.py
