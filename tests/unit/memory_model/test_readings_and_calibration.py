@@ -9,6 +9,7 @@ import pytest
 
 from memory_model import DEFAULT, Device, Layout, Loss, Recompute, Workload, model
 from memory_model.calibration import Observation, calibrate, expected, read_overlay, write_overlay
+from memory_model.joining import join
 from memory_model.readings import read_logs
 
 OOM = (
@@ -102,3 +103,21 @@ def test_an_overlay_survives_the_disk(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"format_version": 1, "coefficients": {"fudge": 2}}')
     with pytest.raises(ValueError, match="unknown coefficients"):
         read_overlay(tmp_path / "bad.json")
+
+
+def test_readings_find_their_stage_and_move_the_plan_towards_them(tmp_path: Path) -> None:
+    stages = [round(1024 * expected(replace(BASE, instrument="allocated", stage=stage), DEFAULT)) for stage in (0, 1)]
+    megatron = ((0, stages[0] - 90), (3, stages[0] + 700), (9, stages[1] + 900), (15, stages[1] - 50))
+    lines = [
+        f"[Rank {rank}] (after 2 iterations) memory (MB) | allocated: 1.0 | max allocated: {allocated}.0 | "
+        f"reserved: 1.0 | max reserved: {allocated * 1.07:.1f}"
+        for rank, allocated in megatron
+    ]
+    (tmp_path / "train.log").write_text("\n".join(lines))
+    found = join(read_logs([tmp_path]), arch=BASE.arch, layout=BASE.layout, workload=BASE.workload, device=BASE.device)
+    peaks = {(item.instrument, item.stage): round(item.gib * 1024) for item in found if item.instrument == "allocated"}
+    assert peaks == {("allocated", 0): stages[0] + 700, ("allocated", 1): stages[1] + 900}
+    assert {item.stage for item in found if item.instrument == "reserved"} == {0, 1}
+    fit = calibrate(found)
+    assert fit.coefficients.reserved_over_allocated == pytest.approx(1.07, abs=0.012)
+    assert sum(map(abs, fit.errors_after_gib.values())) < 0.5 * sum(map(abs, fit.errors_before_gib.values()))
