@@ -13,6 +13,7 @@ from t1cli.cli.default_command import DefaultCommandGroup
 from t1cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
+    from t1cli.watch.actions.all import Allowed
     from t1cli.watch.engine import Alert
     from t1cli.watch.session import Session
     from t1cli.watch.sources.open_source import Opened
@@ -35,6 +36,14 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
     interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks at a live run.")] = 1.0,
     follow: Annotated[bool, typer.Option(help="Read a mere file on as it grows, until Ctrl-C.")] = False,
     allow_stop: Annotated[bool, typer.Option(help="Let a stop rule end the run after its next save.")] = False,
+    allow_pause: Annotated[bool, typer.Option(help="Let a rule hold the next rollout.")] = False,
+    grace: Annotated[float | None, typer.Option(min=0, help="Seconds before an allowed stop is asked for.")] = None,
+    ack: Annotated[bool, typer.Option("--ack", help="Call off a stop that counts down, end a pause.")] = False,
+    webhook: Annotated[
+        str,
+        typer.Option(envvar="T1_WATCH_WEBHOOK", show_envvar=True, help="Address that warnings and stops are sent to."),
+    ] = "",
+    pin: Annotated[str, typer.Option(metavar="METRIC", help="Keep the save before which this metric was best.")] = "",
     sweep: Annotated[str, typer.Option(metavar="RULE=N,N,…", help="Try thresholds of one rule.")] = "",
     also: Annotated[list[str], typer.Option("--with", metavar="SOURCE", help="With --sweep: another history.")] = [],  # noqa: B006
     control: Annotated[list[str], typer.Option(metavar="SOURCE", help="With --sweep: a healthy history.")] = [],  # noqa: B006
@@ -42,17 +51,20 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
 ) -> int:
     """Apply rules to a run's metrics; exit 1 after a warning, a stop or the run's death, 3 when blind."""
     from t1cli.launch.attempts import runs_root
+    from t1cli.watch.actions.all import Allowed
     from t1cli.watch.session import Session
     from t1cli.watch.sources.open_source import open_source
 
     opened = open_source(source, runs_root(runs_dir), follow=follow)
-    session = Session(opened, rule_packs=rules, gpus=gpus, variables=_variables(set_))
+    session = Session(opened, rule_packs=rules, gpus=gpus or opened.gpus, variables=_variables(set_))
+    if ack:
+        return _acknowledge(session)
     if sweep:
         others = [open_source(name, runs_root(runs_dir)) for name in also]
         controls = [open_source(name, runs_root(runs_dir)) for name in control]
         return _sweep(session, sweep, others, controls, as_json=json)
     run = _run_json if json else _run_text
-    return run(session, replay, interval, allow_stop)
+    return run(session, replay, interval, Allowed(allow_stop or opened.allow_stop, allow_pause, grace, webhook, pin))
 
 
 def lint(
@@ -136,54 +148,77 @@ def _sweep(session: Session, text: str, others: list[Opened], controls: list[Ope
     return ExitCode.YES
 
 
-def _run_text(session: Session, replay: bool, interval: float, allow_stop: bool) -> int:
+def _acknowledge(session: Session) -> int:
+    from t1cli.ui.console import answer
+    from t1cli.watch.actions.stop import acknowledge
+
+    if session.opened.run is None:
+        raise BadInput("--ack goes with a run: a mere file has nothing to call off", where="--ack")
+    ended = acknowledge(session.opened.run)
+    answer().print(f"called off: {ended}" if ended else "nothing is counting down and nothing is paused")
+    return ExitCode.YES
+
+
+def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed) -> int:
+    from t1cli.ui.console import answer
     from t1cli.ui.watch_view import Lines, print_alert, print_blind, print_result, print_start
-    from t1cli.watch.stop import StopAction
+    from t1cli.watch.actions.all import Actions
 
     lines = Lines(session.opened.total_rollouts)
-    stop = StopAction(session.opened.run, allowed=allow_stop)
     listener = session.listener
     listener.blind = lambda error, seconds: print_blind(error.message, seconds)
     if replay:
         result = session.replay()
     else:
+        actions = Actions(session, allowed)
+
+        def say(sentences: list[str]) -> None:
+            for sentence in sentences:
+                answer().print(sentence)
 
         def alarm(raised: Alert) -> None:
             print_alert(raised)
-            stop.consider(raised)
+            say(actions.alert(raised))
 
         print_start(session.opened.name, session.packs, living=session.opened.run is not None)
-        listener.row, listener.alert = lines.row, alarm
+        listener.row, listener.alert, listener.tick = lines.row, alarm, lambda: say(actions.tick())
         result = session.follow(interval_seconds=interval)
         lines.close()
+        say(actions.ended(result))
     print_result(result)
     return ExitCode.YES if result.healthy else ExitCode.NO
 
 
-def _run_json(session: Session, replay: bool, interval: float, allow_stop: bool) -> int:
+def _run_json(session: Session, replay: bool, interval: float, allowed: Allowed) -> int:
     from t1cli.ui.json_view import print_object
+    from t1cli.watch.actions.all import Actions
     from t1cli.watch.result import FORMAT_VERSION
-    from t1cli.watch.stop import StopAction
 
     if replay:
         result = session.replay()
         print_object(result.to_json())
         return ExitCode.YES if result.healthy else ExitCode.NO
-    stop = StopAction(session.opened.run, allowed=allow_stop)
+    actions = Actions(session, allowed)
 
     def tell(kind: str, **fields: object) -> None:
         print_object({"format_version": FORMAT_VERSION, "kind": kind, **fields})
+
+    def did(sentences: list[str]) -> None:
+        for sentence in sentences:
+            tell("action", text=sentence)
 
     def row(found: Row) -> None:
         tell("row", step=found.step, values=found.values)
 
     def alert(raised: Alert) -> None:
         tell("alert", **asdict(raised))
-        stop.consider(raised)
+        did(actions.alert(raised))
 
     session.listener.row = row
     session.listener.alert = alert
     session.listener.blind = lambda error, seconds: tell("blind", reason=error.message, seconds=seconds)
+    session.listener.tick = lambda: did(actions.tick())
     result = session.follow(interval_seconds=interval)
+    did(actions.ended(result))
     tell("end", **{key: value for key, value in result.to_json().items() if key != "format_version"})
     return ExitCode.YES if result.healthy else ExitCode.NO

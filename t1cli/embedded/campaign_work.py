@@ -60,7 +60,8 @@ class CampaignWork:
         self._unsaved = False
 
     async def generate(self, rollout_id: int) -> RolloutResult:
-        """Run one rollout; its rows are on disk before anybody trains on them."""
+        """Run one rollout; its rows are on disk before anybody trains on them. Waits while the run is paused."""
+        await self._hold()
         with self._records.events.phase(self._phase("rollout")):
             plan = rollout_plan(self._spec, rollout_id, self._pools.training)
             result = await until_ended(run_rollout(self._world, plan), self._server_end)
@@ -125,6 +126,16 @@ class CampaignWork:
     def close(self) -> None:
         """Stop watching the server."""
         self._server_end.cancel()
+
+    async def _hold(self) -> None:
+        """Wait while the pause request exists; a stop request or the server's end goes on."""
+        run = self._records.run
+        if not run.pause_request.exists():
+            return
+        self._records.events.write(EventKind.NOTE, message=f"paused: {run.pause_request.name} exists")
+        while run.pause_request.exists() and not run.stop_request.exists() and not self._server_end.done():
+            await asyncio.sleep(0.2)
+        self._records.events.write(EventKind.NOTE, message="goes on after a pause")
 
     def stop_requested(self) -> bool:
         """Whether the run's stop request exists."""

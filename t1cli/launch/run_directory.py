@@ -85,3 +85,8 @@ class RunDirectory:
     def stop_request(self) -> Path:
         """A file whose presence asks the campaign to stop after the next save."""
         return self.path / "stop_request.json"
+
+    @property
+    def pause_request(self) -> Path:
+        """A file whose presence holds the next rollout."""
+        return self.path / "pause_request.json"

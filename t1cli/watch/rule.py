@@ -114,6 +114,8 @@ class Rule(Condition):
     """All of these must hold too (a relative and an absolute bound together)."""
     second_sign: tuple[Condition, ...] = ()
     """At least one of these must hold too."""
+    actions: tuple[Literal["pause"], ...] = ()
+    """What may be done beside telling: `pause` holds the next rollout, when `--allow-pause` is given."""
     confirmed: bool = False
     """A stop rule needs a second sign, or this explicit word that one sign is enough."""
     optional: bool = False

@@ -69,6 +69,7 @@ class Session:
         self._frames = Frames(self.opened.reorder_steps)
         self._times: dict[int, float] = {}
         self._names_checked = False
+        self.stall = StallClock()
         self.alerts: list[Alert] = []
         """Every alert of the history, told before or now."""
 
@@ -92,7 +93,7 @@ class Session:
     ) -> WatchResult:
         """Feed rows until the source is finished. Raises CouldNotAsk when it stays unreadable for the limit."""
         blind_since: float | None = None
-        stall = StallClock()
+        stall = self.stall
         while True:
             try:
                 rows = self.opened.source.poll()

@@ -22,6 +22,11 @@ class StallClock:
     _gaps: list[float] = field(default_factory=list)
     _told: bool = False
 
+    @property
+    def usual_seconds(self) -> float | None:
+        """The usual gap between two steps; None before three are known."""
+        return statistics.median(self._gaps[-50:]) if len(self._gaps) >= USUAL_GAPS else None
+
     def look(self, rows: Sequence[Row], now: float) -> Alert | None:
         """One alert per stall, none before three gaps are known."""
         for row in rows:

@@ -145,3 +145,30 @@ def test_json_is_one_object_a_line_until_the_end(
     assert objects[-1]["kind"] == "end"
     assert objects[-1]["healthy"] is True
     assert process.returncode == 0
+
+
+def test_an_allowed_stop_is_asked_for_once_and_a_restarted_watcher_stays_silent(
+    run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    pack = tmp_path / "pack.yaml"
+    pack.write_text(
+        "rules: [{name: dead, metric: terminal/non_trainable_ratio, above: 0.5, severity: stop, confirmed: true}]"
+    )
+    write_text(run.run.spec_yaml, SPEC.replace("watch: {", "watch: {protect_first_rollouts: 0, "))
+    for rollout in range(3):
+        run.rollout(rollout, lost=0.9)
+    process = watch("--rules", str(pack), "--allow-stop", "--grace", "0")
+    seen = []
+    while text := line(process):
+        seen.append(text)
+        if text.startswith("asked the run to stop after its next save"):
+            break
+    assert any(text.startswith("! stop dead") for text in seen)
+    assert run.run.stop_request.exists()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    run.end("stopped")
+    second, _ = watch("--rules", str(pack), "--allow-stop", "--grace", "0").communicate(timeout=30)
+    assert "! stop dead" not in second
+    assert "stop report" in second
+    assert "run stopped" in second

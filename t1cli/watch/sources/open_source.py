@@ -41,6 +41,10 @@ class Opened:
     reorder_steps: int = 1
     """How many steps late a row may arrive and still belong to its frame."""
     total_rollouts: int | None = None
+    allow_stop: bool = False
+    """Whether the spec lets stop rules stop the run."""
+    gpus: float = 0.0
+    """GPUs of the run, as its plan says."""
 
     def run_end(self) -> Standing | None:
         """How the run behind the source stands; None for a mere file."""
@@ -117,8 +121,15 @@ def _open_run(run: RunDirectory) -> Opened:
         },
         rules=tuple(rule for rule in _list(watch.get("rules")) if isinstance(rule, dict)),
         reorder_steps=1 if rollout.get("pipeline", "sync") == "sync" else 2,
+        allow_stop=watch.get("allow_stop") is True,
+        gpus=_gpus(run),
         total_rollouts=_count(rollout, "num_rollouts", 1) if "num_rollouts" in rollout else None,
     )
+
+
+def _gpus(run: RunDirectory) -> float:
+    topology = (read_json(run.plan_json) or {}).get("topology")
+    return number_in(topology.get("total_gpus"), 0.0) if isinstance(topology, dict) else 0.0
 
 
 def _has_ended(run: RunDirectory) -> bool:

@@ -1,0 +1,227 @@
+"""Actions: told once, delivered after failures, stopped once, called off, paused, pinned, with evidence."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import urllib.error
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t1cli.errors import Refused
+from t1cli.launch.events import EventKind, EventWriter
+from t1cli.launch.json_files import read_json, write_json, write_text
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.watch.actions.evidence import write_evidence
+from t1cli.watch.actions.journal import Journal, watch_dir
+from t1cli.watch.actions.pause import PauseAction
+from t1cli.watch.actions.pin import PinAction
+from t1cli.watch.actions.stop import StopAction, acknowledge
+from t1cli.watch.actions.webhook import Webhook
+from t1cli.watch.engine import Alert
+from t1cli.watch.history import History
+from t1cli.watch.result import WatchResult
+from t1cli.watch.rule import Rule
+from t1cli.watch.sources.source import Row
+
+STOP = Alert("signal-dead", "stop", 61, 0.9, 0.85, "terminal/non_trainable_ratio", "no signal", "fix the pool", ("L1",))
+WARNING = Alert("throughput-halved", "warning", 40, 1.0, 2.0, "watch/trials_per_hour", "half", "", ())
+RESULT = WatchResult("r", 0, 61, (), (), None, {}, run_state="stopped")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    made = RunDirectory(tmp_path / "runs" / "r" / "attempt_1")
+    made.path.mkdir(parents=True)
+    write_text(made.spec_yaml, "checkpoint: {every_rollouts: 5}\n")
+    return made
+
+
+class Requests:
+    """Counts stop requests and leaves the file that the real one leaves."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, run: RunDirectory) -> None:
+        self.count += 1
+        write_json(run.stop_request, {})
+
+
+def stopper(run: RunDirectory, requests: Any, now: list[float], **options: Any) -> StopAction:
+    return StopAction(run, Journal(run), clock=lambda: now[0], request=requests, **{"allowed": True, **options})
+
+
+def test_a_stop_waits_for_its_countdown_and_is_asked_for_once_over_restarts(run: RunDirectory) -> None:
+    now, requests = [100.0], Requests()
+    begun = stopper(run, requests, now, grace_seconds=60).consider(STOP)
+    assert begun is not None
+    assert begun.at == 160.0
+    now[0] = 150.0
+    again = stopper(run, requests, now, grace_seconds=60)  # the watcher was restarted and hears of the alert again
+    assert again.consider(STOP) is None
+    assert again.tick(lambda: RESULT) == ""
+    now[0] = 161.0
+    assert "asked the run to stop" in stopper(run, requests, now).tick(lambda: RESULT)
+    last = stopper(run, requests, now)
+    assert last.consider(STOP) is None
+    assert last.tick(lambda: RESULT) == ""
+    assert requests.count == 1
+    assert last.report(RESULT)
+    assert not last.report(RESULT)
+    report = read_json(watch_dir(run) / "stop_report.json")
+    assert report is not None
+    assert report["run_state"] == "stopped"
+
+
+def test_grace_is_two_usual_rollouts_and_at_most_five_minutes(run: RunDirectory) -> None:
+    for usual, expected in ((4.0, 8.0), (900.0, 300.0)):
+        action = stopper(run, Requests(), [0.0])
+        begun = action.consider(STOP, usual)
+        assert begun is not None
+        assert begun.at == expected
+        (watch_dir(run) / "countdown.json").unlink()
+
+
+def test_nothing_stops_unless_it_is_allowed_and_only_stop_rules_do(run: RunDirectory) -> None:
+    assert stopper(run, Requests(), [0.0], allowed=False).consider(STOP) is None
+    assert stopper(run, Requests(), [0.0]).consider(WARNING) is None
+
+
+def test_a_run_without_saves_is_not_stopped(run: RunDirectory) -> None:
+    write_text(run.spec_yaml, "checkpoint: {every_rollouts: 0}\n")
+    assert stopper(run, Requests(), [0.0]).consider(STOP) is None
+
+
+def test_a_person_calls_it_off_for_good(run: RunDirectory) -> None:
+    now, requests = [0.0], Requests()
+    stopper(run, requests, now, grace_seconds=10).consider(STOP)
+    assert acknowledge(run) == "stop by signal-dead"
+    now[0] = 11.0
+    assert "called off" in stopper(run, requests, now).tick(lambda: RESULT)
+    assert stopper(run, requests, now).consider(STOP) is None
+    assert requests.count == 0
+    assert acknowledge(run) == ""
+
+
+def test_a_run_that_has_ended_meanwhile_is_told_not_raised(run: RunDirectory) -> None:
+    def refuse(_: RunDirectory) -> None:
+        raise Refused("campaign `r` is not running")
+
+    action = stopper(run, refuse, [0.0], grace_seconds=0)
+    action.consider(STOP)
+    assert "not possible: campaign `r` is not running" in action.tick(lambda: RESULT)
+    assert action.countdown is None
+
+
+def test_journal_is_read_by_the_next_watcher(run: RunDirectory) -> None:
+    Journal(run).note("told", STOP.key)
+    assert Journal(run).keys("told") == {STOP.key}
+    assert not Journal(run).has("told", WARNING.key)
+
+
+def test_webhook_keeps_order_retries_and_never_repeats(run: RunDirectory) -> None:
+    sent: list[str] = []
+    down = [True]
+
+    def send(url: str, body: bytes) -> None:
+        if down[0]:
+            raise urllib.error.URLError(f"cannot reach {url}")
+        sent.append(json.loads(body)["rule"])
+
+    hook = Webhook("http://secret.example/token", "r", Journal(run), send=send)
+    hook.consider(WARNING)
+    hook.consider(STOP)
+    assert sent == []
+    assert hook.trouble
+    assert "token" not in hook.trouble
+    down[0] = False
+    hook.deliver()
+    assert sent == ["throughput-halved", "signal-dead"]
+    Webhook("http://x", "r", Journal(run), send=send).consider(STOP)
+    assert sent == ["throughput-halved", "signal-dead"]
+    notice = Alert("n", "notice", 1, None, None, "m", "", "", ())
+    hook.consider(notice)
+    assert len(sent) == 2
+
+
+def test_webhook_posts_json_over_http(run: RunDirectory) -> None:
+    got: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    Webhook(f"http://127.0.0.1:{server.server_port}/hook", "r", Journal(run)).consider(STOP)
+    server.shutdown()
+    server.server_close()
+    assert got[0]["text"] == "r: stop signal-dead at step 61: no signal"
+    assert got[0]["format_version"] == 1
+
+
+def test_pause_holds_the_next_rollout_once(run: RunDirectory) -> None:
+    rule = Rule(name="throughput-halved", metric="m", below=1, actions=("pause",))
+    action = PauseAction(run, Journal(run), {rule.name: rule}, allowed=True)
+    assert action.consider(WARNING)
+    assert run.pause_request.exists()
+    assert acknowledge(run) == "pause"
+    assert not run.pause_request.exists()
+    assert not PauseAction(run, Journal(run), {rule.name: rule}, allowed=True).consider(WARNING)
+    assert not PauseAction(run, Journal(run), {rule.name: rule}, allowed=False).consider(STOP)
+
+
+def save(run: RunDirectory, rollout: int) -> Path:
+    folder = run.actor_checkpoints / f"iter_{rollout:07d}"
+    (folder / "shards").mkdir(parents=True)
+    (folder / "shards" / "weights").write_text(f"weights of {rollout}")
+    events = EventWriter(run.events_jsonl)
+    events.write(EventKind.CHECKPOINT, rollout=rollout, role="actor", path=str(folder), bytes=1)
+    events.close()
+    return folder
+
+
+def test_the_best_save_is_pinned_and_outlives_its_retention(run: RunDirectory) -> None:
+    history, pin = History(), PinAction(run, "terminal/accuracy")
+    assert pin.tick(history) == ""
+    for step in range(40):
+        history.add(Row(step, {"terminal/accuracy": 0.45 if 10 <= step < 20 else 0.3}))
+    folders = {rollout: save(run, rollout) for rollout in (10, 20, 30)}
+    assert pin.tick(history) == "pinned the save after rollout 20: terminal/accuracy 0.450"
+    pinned = watch_dir(run) / "pinned" / "rollout_000020" / "actor" / "shards" / "weights"
+    assert os.stat(pinned).st_ino == os.stat(folders[20] / "shards" / "weights").st_ino
+    (folders[20] / "shards" / "weights").unlink()
+    (folders[20] / "shards").rmdir()
+    folders[20].rmdir()
+    # Only worse saves are left; the pinned one stays, also for a watcher that has just begun.
+    assert PinAction(run, "terminal/accuracy").tick(history) == ""
+    assert pinned.read_text() == "weights of 20"
+
+
+def test_evidence_holds_tails_and_causes_and_no_secret(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567")
+    write_text(run.metrics_jsonl, '{"rollout/step": 0, "a": 1}\n')
+    write_text(
+        run.logs / "trainer.log",
+        "key 0123456789abcdef0123456789abcdef01234567\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 13.91 GiB.\n",
+    )
+    folder = write_evidence(run, STOP.key, RESULT)
+    assert {path.name for path in folder.iterdir()} == {
+        "watch.json", "logs.json", "metrics.jsonl", "trainer.log", "spec.resolved.yaml",
+    }  # fmt: skip
+    logs = read_json(folder / "logs.json")
+    assert logs is not None
+    assert logs["trainer.log"]["first_cause"]["signature"] == "cuda_oom"
+    assert "0123456789abcdef" not in "".join(path.read_text() for path in folder.iterdir())
