@@ -94,8 +94,10 @@ class ServerCalls:
         for attempt in range(attempts):
             try:
                 return await self.post(path, body, answer_seconds=answer_seconds)
-            except ServerAway:
-                if attempt == attempts - 1:
+            except (ServerAway, ServerSaid) as problem:
+                # A failure without a code comes from something in front of the server.
+                said = isinstance(problem, ServerSaid) and (problem.code or problem.status < 500)
+                if said or attempt == attempts - 1:
                     raise
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
         raise AssertionError("no attempt")

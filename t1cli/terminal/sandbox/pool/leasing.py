@@ -48,6 +48,8 @@ class Leasing:
         self._wait_seconds, self._lease_seconds = wait_seconds, lease_seconds
         self._held: dict[str, Leased] = {}
         self._lines: dict[Server, OlderLine] = {}
+        self._first_resets: dict[tuple[Server, str], asyncio.Lock] = {}
+        self._built: set[tuple[Server, str]] = set()
         self._refreshing = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
 
@@ -98,13 +100,16 @@ class Leasing:
         leased = self._held.pop(name, None)
         if leased is None:
             return True
-        leased.places.close()
         body = {"lease_id": leased.lease_id, "wait": True}
         try:
             await leased.server.calls.post_again("/close", body, attempts=4, answer_seconds=_CLOSE_SECONDS)
         except (ServerAway, ServerSaid) as error:
             _LOG.warning("cannot give %s back: %s", name, error)
             return False
+        finally:
+            if not leased.server.is_ours:
+                await _really_gone(leased.server)
+            leased.places.close()
         return True
 
     async def close_request(self, name: str) -> bool | None:
@@ -202,13 +207,14 @@ class Leasing:
         """An older server has no line: ours decides who asks, so that it is asked when it can say yes."""
         name, _, placement = wanted
         line = self._lines.setdefault(server, OlderLine(server))
-        place = await line.place(placement, deadline)
-        try:
-            body = {"task_key": f"{placement.task}:{placement.task_path}", "request_id": name}
-            answer = await _to_its_end(server, body)
-        except BaseException:
-            place.give_back()
-            raise
+        with _asked(server):
+            place = await line.place(placement, deadline)
+            try:
+                body = {"task_key": f"{placement.task}:{placement.task_path}", "request_id": name}
+                answer = await _to_its_end(server, body)
+            except BaseException:
+                place.give_back()
+                raise
         leased = Leased(name, str(answer["lease_id"]), server, placement)
         leased.places.callback(place.give_back)
         leased.places.enter_context(_used(server, placement.task))
@@ -222,7 +228,7 @@ class Leasing:
     async def _reset(self, leased: Leased) -> Leased:
         """One reset, and after a failure one more under a new lease: never a second build in the same place."""
         try:
-            await leased.server.calls.post("/reset", _reset_body(leased), answer_seconds=_CREATE_SECONDS)
+            await self._reset_once(leased)
             return leased
         except (ServerAway, ServerSaid) as error:
             _LOG.warning("reset of %s failed, trying a new lease: %s", leased.name, error)
@@ -231,8 +237,20 @@ class Leasing:
         again = await self._ask_older(leased.server, wanted, time.monotonic() + self._wait_seconds)
         again.name = leased.name
         self._held[leased.name] = again
-        await again.server.calls.post("/reset", _reset_body(again), answer_seconds=_CREATE_SECONDS)
+        await self._reset_once(again)
         return again
+
+    async def _reset_once(self, leased: Leased) -> None:
+        """One reset; the first of a task on a server goes alone, because every one that finds no image builds it."""
+        key = (leased.server, leased.placement.task)
+        first = self._first_resets.setdefault(key, asyncio.Lock())
+        post = leased.server.calls.post("/reset", _reset_body(leased), answer_seconds=_CREATE_SECONDS)
+        if key in self._built:
+            await post
+            return
+        async with first:
+            await post
+            self._built.add(key)
 
     async def _beat(self) -> None:
         """Tell every server that its leases are in use, also while nothing runs on them."""
@@ -257,6 +275,21 @@ async def _beat_server(server: Server, mine: list[Leased]) -> None:
             await server.calls.post("/heartbeat", {"lease_id": leased.lease_id})
         except ServerSaid as said:
             leased.lost = "Unknown run_lease_id" in said.message
+
+
+async def _really_gone(server: Server) -> None:
+    """Wait until an older server has a place again that no closing machine holds: it hands such places out."""
+    deadline = time.monotonic() + _CLOSE_SECONDS
+    pause_seconds = 0.02
+    while time.monotonic() < deadline:
+        try:
+            server.saw(await server.calls.get("/status"))
+        except (ServerAway, ServerSaid, ValueError, KeyError, TypeError):
+            return
+        if server.free > 0:
+            return
+        await asyncio.sleep(pause_seconds)
+        pause_seconds = min(2.0, pause_seconds * 1.5)
 
 
 async def _to_its_end(server: Server, body: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class QueueLimits:
     max_waiting: int = 4096
     """Requests that may wait; one more is answered 429."""
     patience_seconds: float = 300.0
-    """A request that has waited this long for a task place is overtaken by nobody any more."""
+    """After this a request that lacks a task place gets one: a task in use gets no new leases until it has ended."""
 
     @property
     def slots(self) -> int:
