@@ -119,10 +119,20 @@ def layouts(arch: Architecture, world: int, space: Space) -> Iterator[Layout]:
     for tp, pp, cp in product(inside, pps, divisors):
         if world % (tp * pp * cp):
             continue
+        last = _last_stage(arch, pp)
         for ep, etp, vpp in product(experts, etps, _virtual_sizes(arch, pp, space)):
-            layout = Layout(world, tp=tp, pp=pp, cp=cp, ep=ep, etp=etp, vpp=vpp)
+            layout = Layout(world, tp=tp, pp=pp, cp=cp, ep=ep, etp=etp, vpp=vpp, last_stage_layers=last)
             if all(getattr(layout, key) == value for key, value in space.keep_axes.items()):
                 yield layout
+
+
+def _last_stage(arch: Architecture, pp: int) -> int | None:
+    """Layers of the last stage where they do not split evenly: what equal other stages leave (61 = 3 x 16 + 13)."""
+    even, rest = divmod(arch.num_hidden_layers, pp)
+    if rest == 0:
+        return None
+    left = arch.num_hidden_layers - (even + 1) * (pp - 1)
+    return left if left > 0 else arch.num_hidden_layers - even * (pp - 1)
 
 
 def _virtual_sizes(arch: Architecture, pp: int, space: Space) -> tuple[int, ...]:

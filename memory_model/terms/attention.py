@@ -30,12 +30,23 @@ def local_kv_heads(arch: Architecture, tp: int) -> int:
     return max(1, arch.num_key_value_heads // tp)
 
 
+def recomputes_core(at: Situation) -> bool:
+    """Whether the core attention alone is checkpointed."""
+    recompute = at.workload.recompute
+    return recompute.kind == "selective" and "core_attn" in recompute.modules
+
+
 def _grouped(at: Situation) -> list[Piece]:
     arch, tp, tokens = at.arch, at.layout.tp, at.tokens
     heads = arch.num_attention_heads / tp
     q = BF16 * heads * arch.head_dim * tokens
     kv = BF16 * 2 * local_kv_heads(arch, tp) * arch.head_dim * tokens
     pieces = [Piece("query, key, value", q + kv)]
+    if recomputes_core(at):
+        # The checkpoint keeps the value as the projection's view, not the contiguous copy that the kernel makes:
+        # Qwen3-30B-A3B grew by 1.67 GiB under core_attn recomputation (Megatron-Bridge #3880), 1.69 by this formula.
+        gate = q if arch.attn_output_gate else 0.0
+        pieces.append(Piece("projection held by the value", q + kv / 2 + gate))
     if arch.qk_layernorm:
         # q and k before their norm stay alive next to the normalised, rotated ones.
         pieces.append(Piece("query and key before norm", q + kv / 2))

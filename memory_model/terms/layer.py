@@ -19,6 +19,7 @@ def layer_memory(at: Situation, kind: LayerKind) -> LayerMemory:
         at.arch,
         at.tokens,
         (layout.tp, layout.sp, layout.cp, layout.etp),
+        attention.recomputes_core(at),
         (workload.experts, workload.kernels, workload.gdn_form, workload.sequence_tokens),
         at.coefficients,
     )

@@ -71,6 +71,15 @@ def test_caps_that_change_nothing_are_not_counted_twice() -> None:
     )
 
 
+def test_layers_that_do_not_split_get_a_smaller_last_stage() -> None:
+    """DeepSeek-V3 has 61 layers."""
+    arch = model("DeepSeek-V3")
+    space = Space(vpps=(1,), etps=(1,), recomputes=(Recompute("uniform"),), keep_axes={"pp": 4, "tp": 8})
+    found = search(arch, 256, STEP, Device("H200", 139.8), space=space)
+    assert found.candidates
+    assert {item.layout.last_stage_layers for item in found.candidates} == {13}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [64, 128])
 def test_the_whole_space_of_the_122b_within_a_minute(world: int, tmp_path: Path) -> None:
