@@ -80,7 +80,8 @@ class Decoder:
         """Take new weights; whatever was cached belongs to the old ones and is dropped. No slot may be busy."""
         dtype = self.settings.dtype
         self._embed = weights["embed.weight"].to(dtype)
-        self._head = weights.get("head.weight", weights["embed.weight"]).to(dtype)
+        # Logits of 8 to 16 would be rounded to steps of 0.06 in bf16, which is why engines offer an fp32 head.
+        self._head = weights.get("head.weight", weights["embed.weight"]).to(dtype).float()
         self._norm = weights["norm.weight"].to(dtype)
         self._layers = [_pack_layer(weights, index, dtype) for index in range(self.config.num_layers)]
         self.flush()
@@ -204,7 +205,7 @@ class Decoder:
         return torch.cat(mixed)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(self._rms(hidden, self._norm), self._head).float()
+        return F.linear(self._rms(hidden, self._norm).float(), self._head)
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.config.norm_epsilon)

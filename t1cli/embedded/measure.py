@@ -22,6 +22,9 @@ from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.row import TrainingRow
 
 
+_RETRIES = 5
+
+
 @dataclass
 class Bench:
     """A server and sandboxes that measure one set of weights after the other."""
@@ -32,20 +35,22 @@ class Bench:
 
     def check_rates(self, weights: Path, tasks: Sequence[Task], *, repeats: int, seed: int) -> dict[str, list[float]]:
         """Share of checks passed, per trial, by task name. Raises T1Error unless every scheduled trial was scored."""
-        return self._evaluate(weights, tasks, repeats, seed).check_rates()
+        result = self._evaluate(weights, tasks, repeats, seed)
+        _require_complete(result)
+        return result.check_rates()
 
     def rows(self, weights: Path, tasks: Sequence[Task], *, repeats: int, seed: int) -> tuple[TrainingRow, ...]:
-        """The training rows of the same trials. Raises T1Error unless every scheduled trial was scored."""
+        """The training rows of the same trials; those that the infrastructure lost are left out."""
         trials = self._evaluate(weights, tasks, repeats, seed).trials
         return tuple(row for trial in trials for row in trial.rows)
 
     def _evaluate(self, weights: Path, tasks: Sequence[Task], repeats: int, seed: int) -> EvaluationResult:
         self._version += 1
         self.server.update_weights(weights, self._version)
-        plan = EvaluationPlan(tag=f"v{self._version}", tasks=tuple(tasks), repeats=repeats)
-        result = evaluate(replace(self.world, seed=seed), plan)
-        _require_complete(result)
-        return result
+        plan = EvaluationPlan(
+            tag=f"v{self._version}", tasks=tuple(tasks), repeats=repeats, infrastructure_retries=_RETRIES
+        )
+        return evaluate(replace(self.world, seed=seed), plan)
 
 
 @contextmanager

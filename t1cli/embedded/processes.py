@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from t1cli.cluster.local import LocalCluster, RemoteObject
+from t1cli.embedded.first_weights import first_critic_weights
 from t1cli.embedded.metrics import Metrics
 from t1cli.errors import T1Error
 from t1cli.launch.save_directories import SaveDirectories
@@ -37,6 +38,7 @@ class Processes:
             directories,
             name="trainer",
             actor_weights=first_weights,
+            critic_weights=first_critic_weights(spec),
             threads=trainer_threads(spec),
         )
         # Two calls at once: one waits all the time for the server's end, the other publishes.

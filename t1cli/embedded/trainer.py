@@ -49,6 +49,7 @@ class Trainer:
         directories: SaveDirectories,
         *,
         actor_weights: Path | None = None,
+        critic_weights: Path | None = None,
         threads: int = 1,
     ) -> None:
         """`actor_weights` None starts from the seeded random initialisation; a cold critic takes the actor's trunk."""
@@ -58,7 +59,7 @@ class Trainer:
         self._version = self._next_rollout = 0
         self._between_steps = True
         self._actor = _make_actor(spec, actor_weights)
-        self._critic = _make_critic(spec, self._actor.model)
+        self._critic = _make_critic(spec, self._actor.model, critic_weights)
         self._snapshots: dict[int, dict[str, Tensor]] = {}
         self._behaviour = TinyMoE(self._actor.model.config) if keeps_old_actor(spec) else None
 
@@ -192,11 +193,14 @@ def _make_actor(spec: ExperimentSpec, weights: Path | None) -> Role:
     return make_role("actor", model, learning_rate=algorithm.actor_learning_rate, adam=algorithm.adam)
 
 
-def _make_critic(spec: ExperimentSpec, actor: TinyMoE) -> Role | None:
+def _make_critic(spec: ExperimentSpec, actor: TinyMoE, weights: Path | None) -> Role | None:
     if not isinstance(spec.algorithm, PPO):
         return None
     model = TinyMoE(actor.config, head="value", seed=spec.seed + _CRITIC_SEED_OFFSET)
-    model.load_trunk(actor.state_dict())
+    if weights is None:
+        model.load_trunk(actor.state_dict())
+    else:
+        model.load_state_dict(read_weights(weights, actor.config, head="value"))
     return make_role("critic", model, learning_rate=spec.algorithm.critic.learning_rate, adam=spec.algorithm.adam)
 
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.embedded.model import Head, TinyMoE, TinyMoEConfig
 from t1cli.embedded.tokenizer import tokenizer
 from t1cli.errors import BadInput
 
@@ -46,21 +46,22 @@ def read_config(path: Path) -> TinyMoEConfig:
     return config
 
 
-def read_weights(path: Path, config: TinyMoEConfig) -> dict[str, Tensor]:
+def read_weights(path: Path, config: TinyMoEConfig, *, head: Head = "lm") -> dict[str, Tensor]:
     """fp32 weights by name from a file, or a directory that holds `model.safetensors`; BadInput unless they fit."""
     path = weights_file(path)
     try:
         weights = load_file(path)
     except (OSError, SafetensorError) as error:
         raise BadInput(f"weights cannot be read: {error}", where=str(path)) from error
-    check_shapes(weights, config, where=str(path))
+    check_shapes(weights, config, where=str(path), head=head)
     return {name: tensor.float() for name, tensor in weights.items()}
 
 
-def check_shapes(weights: Mapping[str, Tensor], config: TinyMoEConfig, *, where: str) -> None:
-    """BadInput naming every weight that is missing, unknown or of another shape than the config's actor has."""
+def check_shapes(weights: Mapping[str, Tensor], config: TinyMoEConfig, *, where: str, head: Head = "lm") -> None:
+    """BadInput naming every weight that is missing, unknown or of another shape than such a network has."""
     with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in TinyMoE(config, initialise=False).state_dict().items()}
+        network = TinyMoE(config, head=head, initialise=False)
+    wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     if wrong:

@@ -121,7 +121,8 @@ class Checkpoints(Block):
     torch_dist: str | None = None
     """The same weights converted for Megatron (`t1 checkpoint convert`); slime's `--ref-load`."""
     warm_critic: str | None = None
-    """A finished critic's directory to start the critic from; null starts it cold."""
+    """A finished critic's directory to start the critic from; null starts it cold. The embedded engine also takes
+    `shipped`: the critic that belongs to the shipped actor, cold under any other."""
 
 
 class ModelSpec(Block):
