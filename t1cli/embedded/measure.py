@@ -12,6 +12,7 @@ from pathlib import Path
 from t1cli.embedded.server_process import RunningServer, inference_server
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.errors import T1Error
+from t1cli.spec.engine import EmbeddedEngine
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult, evaluate
@@ -20,7 +21,6 @@ from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.local import LocalProvider
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.row import TrainingRow
-
 
 _RETRIES = 5
 
@@ -58,7 +58,7 @@ def open_bench(spec: ExperimentSpec, weights: Path) -> Iterator[Bench]:
     """A bench on this machine; everything it made is gone afterwards. The spec's sandbox must be local."""
     if not isinstance(spec.sandbox, LocalSandbox):
         raise T1Error("measuring needs `sandbox.kind: local`")
-    options = ("--max-batch", str(spec.sandbox.capacity), "--max-context", str(spec.rollout.context_tokens))
+    options = _server_options(spec)
     with tempfile.TemporaryDirectory(prefix="t1-bench-") as scratch, inference_server(weights, *options) as server:
         provider = LocalProvider(spec.sandbox, Path(scratch) / "sandboxes")
         world = build_world(
@@ -69,6 +69,16 @@ def open_bench(spec: ExperimentSpec, weights: Path) -> Iterator[Bench]:
             place=RunPlace(owner="bench", run_name="bench", trials_dir=Path(scratch) / "trials"),
         )
         yield Bench(server, world)
+
+
+def _server_options(spec: ExperimentSpec) -> tuple[str, ...]:
+    """The campaign's server as a command line."""
+    assert isinstance(spec.engine, EmbeddedEngine)
+    return (
+        *("--max-batch", str(spec.engine.max_batch), "--max-context", str(spec.rollout.context_tokens)),
+        *("--dtype", spec.engine.router_dtype, "--router-noise", str(spec.engine.router_noise)),
+        *("--threads", str(spec.engine.server_threads), "--seed", str(spec.seed)),
+    )
 
 
 def mean_check_rate(rates: dict[str, list[float]]) -> float:
