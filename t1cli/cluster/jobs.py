@@ -18,6 +18,8 @@ T = TypeVar("T")
 Status = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED", "ABSENT"]
 ENDED: Final[frozenset[Status]] = frozenset({"STOPPED", "SUCCEEDED", "FAILED", "ABSENT"})
 CALL_SECONDS: Final = 30.0
+_AGENT_SECONDS: Final = 60.0
+_NO_AGENT: Final = "No available agent"
 
 
 @dataclass(frozen=True)
@@ -61,19 +63,30 @@ class Jobs:
 
     def submit(self, request: JobRequest) -> None:
         """Submit a job. Raises Refused when the cluster has a job of that ID already or takes none like it."""
-        try:
-            self._ask(
-                lambda: self._client.submit_job(
-                    entrypoint=request.entrypoint,
-                    submission_id=request.job_id,
-                    runtime_env=dict(request.runtime_env),
-                    metadata=dict(request.metadata),
-                ),
-                f"submit job {request.job_id}",
-                seconds=4 * self._call_seconds,  # the working directory is uploaded inside this call
-            )
-        except RuntimeError as refusal:
-            raise Refused(f"the cluster did not take job {request.job_id}: {refusal}", where=self.address) from refusal
+        deadline = time.monotonic() + _AGENT_SECONDS
+        while True:
+            try:
+                self._submit(request)
+                return
+            except RuntimeError as problem:
+                # A head answers before its node has an agent that could run a job; nothing was accepted then.
+                if _NO_AGENT in str(problem) and time.monotonic() < deadline:
+                    time.sleep(1.0)
+                    continue
+                message = f"the cluster did not take job {request.job_id}: {problem}"
+                raise Refused(message, where=self.address, hint=_no_agent_hint(str(problem))) from problem
+
+    def _submit(self, request: JobRequest) -> None:
+        self._ask(
+            lambda: self._client.submit_job(
+                entrypoint=request.entrypoint,
+                submission_id=request.job_id,
+                runtime_env=dict(request.runtime_env),
+                metadata=dict(request.metadata),
+            ),
+            f"submit job {request.job_id}",
+            seconds=4 * self._call_seconds,  # the working directory is uploaded inside this call
+        )
 
     def state(self, job_id: str) -> JobState:
         """Where a job stands; `ABSENT` when this cluster has no such job."""
@@ -172,11 +185,21 @@ class LogTail:
                 return
 
 
+def _no_agent_hint(problem: str) -> str:
+    if _NO_AGENT not in problem:
+        return ""
+    return "two Rays on one machine share the agent's port: `ray start --dashboard-agent-listen-port PORT` on the head"
+
+
 def _connect(address: ClusterAddress) -> Any:
     from ray.job_submission import JobSubmissionClient
 
     # Its own progress lines would stand between ours.
-    for name in ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
+    for name in (
+        "ray.dashboard.modules.dashboard_sdk",
+        "ray.dashboard.modules.job.sdk",
+        "ray._private.runtime_env.packaging",
+    ):
         logging.getLogger(name).setLevel(logging.ERROR)
 
     if address.is_url:

@@ -72,12 +72,18 @@ def job_json(spec: ExperimentSpec, place: SessionPlace, compiled: Compiled) -> d
     }
 
 
+def commands(compiled: Compiled, place: SessionPlace) -> list[list[str]]:
+    """What the job runs, one after the other: before the first session's training, the evaluation of step 0."""
+    evaluation = compiled.evaluation_argv if place.session == 1 else None
+    return [["python3", *argv] for argv in (evaluation, compiled.argv) if argv is not None]
+
+
 def write_job_files(spec: ExperimentSpec, place: SessionPlace, compiled: Compiled) -> Path:
     """The job's working directory: what Ray uploads, and what a reviewer reads afterwards."""
     directory = job_directory(place.run, place.session)
     directory.mkdir(parents=True, exist_ok=True)
     write_text(directory / "t1_entry.py", Path(entry.__file__).read_text(encoding="utf-8"))
-    write_text(directory / "argv.json", json.dumps(["python3", *compiled.argv], indent=1) + "\n")
+    write_text(directory / "argv.json", json.dumps(commands(compiled, place), indent=1) + "\n")
     write_text(directory / SETTINGS_FILE, _yaml(settings(spec, place)))
     if compiled.role_file is not None:
         write_text(directory / ROLE_FILE, _yaml(compiled.role_file))

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch.distributed as dist
 import yaml
 from slime.ray.rollout import flatten, train_data
+from slime.utils.distributed_utils import init_gloo_group
 from slime.utils.misc import load_function
+from slime.utils.reloadable_process_group import monkey_patch_torch_dist
 
 INTEGERS = ("num-rollout", "rollout-batch-size", "n-samples-per-prompt", "global-batch-size", "save-interval")
 PATHS = ("rollout-function-path", "eval-function-path", "data-source-path", "custom-megatron-init-path")
@@ -125,6 +128,10 @@ class Trainer:
             level=logging.INFO, format="[%(asctime)s] %(filename)s:%(lineno)d - %(message)s", force=True
         )
         self.args, self.role = args, role
+        # slime's order: wrap torch, make the groups, then Megatron's own start with the init hook.
+        monkey_patch_torch_dist()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        init_gloo_group()
         if args.custom_megatron_init_path:
             load_function(args.custom_megatron_init_path)(args)
 

@@ -110,7 +110,9 @@ class Head:
         return Jobs.open(ClusterAddress(self.url, "test"))
 
     def _ray(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=4", "--num-gpus=0"]
+        # The agent's default port is taken wherever a second Ray runs on the machine, and no job is accepted then.
+        agent = f"--dashboard-agent-listen-port={free_port()}"
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=4", "--num-gpus=0", agent]
         # Not through a pipe: Ray's daemons would keep it open.
         with tempfile.TemporaryFile() as output:
             subprocess.run([*command, *arguments], env=self.environment, stdout=output, stderr=output, check=True)

@@ -214,7 +214,7 @@ def _launch_in_a_process(loaded: LoadedSpec, options) -> subprocess.Popen[bytes]
 def test_the_files_of_a_job_can_be_read_by_a_reviewer(head: Head, load, listener, stages, options) -> None:
     launch(load("files", "rollout.num_rollouts=1"), options, listener, stages)
     directory = run_of(options, "files").path / "job" / "session_1"
-    argv = json.loads((directory / "argv.json").read_text())
+    (argv,) = json.loads((directory / "argv.json").read_text())
     assert argv[0] == "python3" and argv[1].endswith("train.py")
     assert sorted(path.name for path in directory.iterdir()) == [
         "argv.json",
