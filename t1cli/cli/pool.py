@@ -19,6 +19,7 @@ def serve(  # noqa: PLR0913 - one option each
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 18081,
     max_tasks: Annotated[int, typer.Option(min=1, help="Different tasks at once.")] = 16,
     max_runs_per_task: Annotated[int, typer.Option(min=1, help="Leases of one task at once.")] = 8,
+    capacity: Annotated[int | None, typer.Option(min=1, help="Leases at once, whatever their tasks.")] = None,
     dataset: Annotated[Path | None, typer.Option(help="Directory of tasks that /reset may name.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with `name token` lines.")] = None,
     backend: Annotated[str, typer.Option(help="auto, bubblewrap or process.")] = "auto",
@@ -45,7 +46,7 @@ def serve(  # noqa: PLR0913 - one option each
         raise CouldNotAsk(f"the pool server needs uvicorn: {error}", hint="pip install 't1cli[pool]'") from error
     settings = PoolSettings(
         directory=directory.resolve(),
-        limits=QueueLimits(max_tasks, max_runs_per_task, max_waiting=max_waiting),
+        limits=QueueLimits(max_tasks, max_runs_per_task, capacity, max_waiting),
         times=PoolTimes(
             idle_seconds=idle_seconds, drain_seconds=drain_seconds, reap_every_seconds=min(5.0, idle_seconds / 4)
         ),
