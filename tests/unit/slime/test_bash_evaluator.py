@@ -162,11 +162,11 @@ f() {{ touch {target}; }}; f
 )
 def test_hostile_scripts_end_soon(script: str, tmp_path: Path) -> None:
     (tmp_path / "script.sh").write_text(script)
-    begun = time.monotonic()
+    begun = time.process_time()
     state = State({}, tmp_path, directory=str(tmp_path))
     with pytest.raises((TooMuch, RecursionError)):
         start(tmp_path / "script.sh", state).run(Source(script, shown="script.sh"))
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_source_reads_below_the_tree_alone(tmp_path: Path) -> None:

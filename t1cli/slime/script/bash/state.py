@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from t1cli.slime.script.bash.syntax import Source
 
-MAX_STEPS: Final = 100_000
+MAX_STEPS: Final = 50_000
 MAX_DEPTH: Final = 40
 MAX_CHARACTERS: Final = 1_000_000
-MAX_ITEMS: Final = 50_000
-MAX_TOTAL: Final = 20_000_000
+MAX_ITEMS: Final = 20_000
+MAX_TOTAL: Final = 5_000_000
 """Characters that all expansions together may produce."""
 
 # An unknown part of a text is its name between two private-use characters, which no script holds.
