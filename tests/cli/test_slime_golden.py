@@ -1,0 +1,92 @@
+"""What slime would be started with, for every shipped campaign on it, as a text that a reviewer can read.
+
+`T1_WRITE_GOLDEN=1 pytest tests/cli/test_slime_golden.py` writes the files again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from t1cli.cli.app import app
+from t1cli.spec.load import load_experiment
+from t1cli.spec.locate import experiment_names
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden" / "slime"
+ON_SLIME = [name for name in experiment_names() if load_experiment(Path(name)).spec.engine.kind == "slime"]
+
+
+def dry_run(name: str, tmp_path: Path, *more: str) -> dict[str, Any]:
+    runs = ["--runs-dir", str(tmp_path / "runs")]
+    address = ["--set", "engine.ray_address=http://head:8265"]
+    result = CliRunner().invoke(app, ["launch", name, "--dry-run", "--json", *runs, *address, *more])
+    assert result.exit_code in (0, 1), result.output
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def pairs(argv: Sequence[str]) -> Iterator[str]:
+    line = ""
+    for word in argv:
+        if word.startswith("--") and line:
+            yield line
+            line = ""
+        line = f"{line} {word}".strip()
+    yield line
+
+
+def readable(answer: dict[str, Any], tmp_path: Path) -> str:
+    entry, *argv = answer["argv"]
+    job = json.loads(json.dumps(answer["job"]))
+    same = job["runtime_env"].pop("env_vars") == answer["env"]
+    sections = {
+        f"entry {entry}": list(pairs(argv)),
+        "environment": [f"{name}={value}" for name, value in answer["env"].items()],
+        "role file": yaml.safe_dump(answer["role_file"], sort_keys=False).splitlines() if answer["role_file"] else [],
+        f"job, its env_vars {'as above' if same else 'DIFFER'}": json.dumps(job, indent=1).splitlines(),
+        "refusals": [f"{refusal['id']}: {refusal['message']}" for refusal in answer["refusals"]],
+    }
+    text = "".join(f"{title}\n" + "".join(f"  {line}\n" for line in lines) for title, lines in sections.items())
+    text = text.replace(str(tmp_path), "TMP").replace(str(ROOT), "ROOT")
+    return re.sub(r'"t1_digest": "\w+"', '"t1_digest": "DIGEST"', text)
+
+
+@pytest.mark.parametrize("name", ON_SLIME)
+def test_what_slime_would_be_started_with(name: str, tmp_path: Path) -> None:
+    text = readable(dry_run(name, tmp_path), tmp_path)
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("T1_WRITE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_there_is_no_golden_file_of_nothing() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == sorted(ON_SLIME)
+
+
+def test_actor_and_critic_save_apart_and_one_directory_for_both_is_refused(tmp_path: Path) -> None:
+    roles = {
+        entry["role"]: entry["overrides"] for entry in dry_run("t1-strategy15k", tmp_path)["role_file"]["megatron"]
+    }
+    assert roles["actor"]["save"] != roles["critic"]["save"]
+    assert roles["critic"]["load"] == "/checkpoints/t1-binary-tmax/critic"
+    shared = ["--set", "checkpoint.actor_dir=/ckpt/a", "--set", "checkpoint.critic_dir=/ckpt/a/../a"]
+    refused = dry_run("t1-strategy15k", tmp_path, *shared)
+    assert "C2" in {refusal["id"] for refusal in refused["refusals"]}
+
+
+def test_the_asynchronous_campaign_without_the_old_actor_is_refused(tmp_path: Path) -> None:
+    assert "--keep-old-actor" in dry_run("t1-strategy15k", tmp_path)["argv"]
+    answer = dry_run("t1-strategy15k", tmp_path, "--set", "algorithm.keep_old_actor=false")
+    assert "C9" in {refusal["id"] for refusal in answer["refusals"]}
+    assert "--keep-old-actor" not in answer["argv"]
