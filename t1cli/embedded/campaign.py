@@ -87,7 +87,10 @@ class _Campaign:
         if self._resume:
             self._note(f"going on with rollout {first}" if progress else "no checkpoint yet: starting at rollout 0")
         world = campaign_world(spec, run, site, url=await processes.serve())
-        return CampaignWork(spec, processes, world, pools, self._records), first
+        work = CampaignWork(spec, processes, world, pools, self._records)
+        if self._resume:
+            work.resumed_version = 0 if progress is None else progress.weight_version
+        return work, first
 
     async def _work_through(self, work: CampaignWork, first: int) -> CampaignEnd:
         spec = self._spec

@@ -18,9 +18,11 @@ from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
-from t1cli.terminal.rollout.batch import RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks, run_rollout
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation
+from t1cli.terminal.rollout.finished import FinishedTrials
 from t1cli.terminal.rollout.from_spec import rollout_plan
+from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import save_rows
@@ -58,16 +60,35 @@ class CampaignWork:
         self._score: float | None = None
         self._waiting_since = self._rollout_began = time.monotonic()
         self._unsaved = False
+        self._finished = FinishedTrials(records.run.trials / "finished")
+        self.resumed_version: int | None = None
+        """Version of the weights that a resumed session began with, until its first rollout has begun."""
 
     async def generate(self, rollout_id: int) -> RolloutResult:
         """Run one rollout; its rows are on disk before anybody trains on them. Waits while the run is paused."""
         await self._hold()
         with self._records.events.phase(self._phase("rollout")):
             plan = rollout_plan(self._spec, rollout_id, self._pools.training)
-            result = await until_ended(run_rollout(self._world, plan), self._server_end)
+            left = self._left_by_an_earlier_session(plan)
+            running = run_rollout(
+                self._world, plan, finished=left, on_trial=lambda trial: self._finished.add(rollout_id, trial)
+            )
+            result = await until_ended(running, self._server_end)
             path = self._records.run.rollouts / f"rollout_{rollout_id:06d}.npz"
             await asyncio.to_thread(save_rows, path, result.rows)
+            self._finished.forget(rollout_id)
         return result
+
+    def _left_by_an_earlier_session(self, plan: RolloutPlan) -> tuple[TrialResult, ...]:
+        """Finished trials of the rollout that a session was interrupted in, if the very same weights sampled them."""
+        version, self.resumed_version = self.resumed_version, None
+        if version is None:
+            return ()
+        self._finished.keep_only(plan.rollout_id)
+        left = self._finished.load(plan.rollout_id, group_tasks(plan), range(version, version + 1))
+        if left:
+            self._records.events.write(EventKind.NOTE, message=f"{len(left)} finished trials are used again")
+        return left
 
     async def train(self, rollout_id: int, batch: Batch) -> Metrics:
         """One step; `perf/train_wait_time` is how long the trainer had been idle."""

@@ -48,7 +48,7 @@ def generation_of(
         sampled = tuple(int(token) for token in content["output_ids"])
         scored = [(float(entry[0]), int(entry[1])) for entry in meta.get("output_token_logprobs") or ()]
         finish_reason = str((meta.get("finish_reason") or {}).get("type", "abort"))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError, AttributeError) as error:
         raise EngineError("engine_bad_reply", f"{type(error).__name__}: {error}") from error
     if tuple(token for _, token in scored) != sampled:
         raise EngineError("engine_bad_reply", f"{len(sampled)} output ids do not match their {len(scored)} log-probs")

@@ -7,7 +7,6 @@ never raises: an unusable report is a state, and the reward falls back to the ve
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,8 @@ MAX_BYTES = 8 * 1024 * 1024
 """A larger report is corrupt."""
 
 _CLOCK_SLACK_SECONDS = 2.0
+_LATEST = 1e18
+"""No clock has counted so far, in whatever unit."""
 _MILLISECONDS_FROM = 1e11
 """pytest-json-ctrf 0.3.5 writes seconds, everything newer milliseconds; no time in seconds is this large."""
 
@@ -129,7 +130,8 @@ def _is_stale(summary: Mapping[str, object], not_before_seconds: float | None) -
     started = summary.get("start", summary.get("stop"))
     if not_before_seconds is None or isinstance(started, bool) or not isinstance(started, int | float):
         return False
-    if not math.isfinite(started) or started <= 0:
+    # Compared, not converted: JSON numbers may be larger than any float.
+    if not 0 < started < _LATEST:
         return False
     seconds = started / 1000 if started > _MILLISECONDS_FROM else started
     return seconds < not_before_seconds - _CLOCK_SLACK_SECONDS

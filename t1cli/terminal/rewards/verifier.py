@@ -137,7 +137,7 @@ async def _solved(sandbox: Sandbox, output: VerifierOutput, result: ExecResult) 
         raise VerifierError("reward_missing", f"test.sh ended with status {result.exit_code}: {tail}")
     try:
         rewards = _rewards(json.loads(as_json)) if as_json is not None else [float((as_text or b"").decode())]
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise VerifierError("reward_unreadable", str(error)) from error
     if not rewards or not all(math.isfinite(reward) for reward in rewards):
         raise VerifierError("reward_unreadable", "expected finite numbers")

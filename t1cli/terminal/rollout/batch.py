@@ -69,11 +69,26 @@ class RolloutResult:
 
 
 async def run_rollout(
-    world: TrialWorld, plan: RolloutPlan, *, on_trial: Callable[[TrialResult], None] | None = None
+    world: TrialWorld,
+    plan: RolloutPlan,
+    *,
+    on_trial: Callable[[TrialResult], None] | None = None,
+    finished: Sequence[TrialResult] = (),
 ) -> RolloutResult:
-    """Run one rollout to its end. Raises RolloutAborted, MissingRouting and WrongRouting; leaves nothing running."""
+    """Run one rollout to its end. Raises RolloutAborted, MissingRouting and WrongRouting; leaves nothing running.
+
+    `finished` are scored trials of this very rollout that an interrupted session left: they count as they are.
+    """
     async with world.connect() as engine:
-        return await _Rollout(world, plan, MeteredEngine(engine), on_trial or (lambda _: None)).run()
+        rollout = _Rollout(world, plan, MeteredEngine(engine), on_trial or (lambda _: None))
+        rollout.take_over(finished)
+        return await rollout.run()
+
+
+def group_tasks(plan: RolloutPlan) -> dict[int, Task]:
+    """The task of every group that a rollout launches, by group id."""
+    first = plan.rollout_id * len(plan.tasks)
+    return {first + index: task for index, task in enumerate(plan.tasks)}
 
 
 @dataclass
@@ -90,19 +105,31 @@ class _Rollout:
         self, world: TrialWorld, plan: RolloutPlan, engine: MeteredEngine, on_trial: Callable[[TrialResult], None]
     ) -> None:
         self.world, self.plan, self.engine, self.on_trial = world, plan, engine, on_trial
-        first = plan.rollout_id * len(plan.tasks)
-        self.groups = {first + index: _Group(task) for index, task in enumerate(plan.tasks)}
+        self.groups = {group_id: _Group(task) for group_id, task in group_tasks(plan).items()}
+        self.taken_over: tuple[TrialResult, ...] = ()
         self.running: dict[asyncio.Task[TrialResult], Trial] = {}
         self.accepted: list[int] = []
         self.ended: list[TrialResult] = []
+
+    def take_over(self, finished: Sequence[TrialResult]) -> None:
+        """Count trials of an earlier session as finished, before anything is launched."""
+        for result in finished:
+            group = self.groups[result.plan.group_id]
+            group.scored.append(result)
+            self.ended.append(result)
+            if len(group.scored) == self.plan.samples_per_prompt and len(self.accepted) < self.plan.accept:
+                self.accepted.append(result.plan.group_id)
+        self.taken_over = tuple(finished)
 
     async def run(self) -> RolloutResult:
         started = asyncio.get_running_loop().time()
         self.refill_until = started + self.plan.refill_seconds
         try:
-            for group_id in self.groups:
+            have = {(result.plan.group_id, result.plan.sample) for result in self.taken_over}
+            for group_id in self.groups if len(self.accepted) < self.plan.accept else ():
                 for sample in range(self.plan.samples_per_prompt):
-                    self._launch(group_id, sample, attempt=0)
+                    if (group_id, sample) not in have:
+                        self._launch(group_id, sample, attempt=0)
             while self.running and len(self.accepted) < self.plan.accept:
                 await self._settle_next()
         except BaseException:
@@ -185,7 +212,8 @@ class _Rollout:
         if short:
             self._accept_incomplete_groups()
         accepted = tuple(trial for group_id in sorted(self.accepted) for trial in self._by_sample(group_id))
-        ledger = ledger_of(self.ended, accepted, sampled_tokens=self.engine.sampled_tokens)
+        before_tokens = sum(result.sampled_tokens + result.lost_tokens for result in self.taken_over)
+        ledger = ledger_of(self.ended, accepted, sampled_tokens=self.engine.sampled_tokens + before_tokens)
         rows = tuple(row for trial in accepted for row in trial.rows)
         population = RolloutPopulation(
             accepted=accepted, ended=tuple(self.ended), rows=rows, ledger=ledger, seconds=seconds

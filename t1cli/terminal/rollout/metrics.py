@@ -162,8 +162,15 @@ def _selection(population: RolloutPopulation) -> dict[str, float]:
         **{f"terminal/cancelled/{family}": float(n) for family, n in cancelled.items()},
         **{f"terminal/cancelled_share/{family}": cancelled[family] / n for family, n in launched.items()},
         **({"terminal/selection_bias": max(abs(share) for share in shares.values())} if shares else {}),
+        **_cancelled_by_difficulty(population),
         **_mean("terminal/turns_mean_cancelled", [t.turns for t in population.cancelled]),
     }
+
+
+def _cancelled_by_difficulty(population: RolloutPopulation) -> dict[str, float]:
+    cancelled = Counter(t.plan.task.difficulty for t in population.cancelled)
+    launched = cancelled + Counter(t.plan.task.difficulty for t in population.accepted)
+    return {f"terminal/cancelled_share/difficulty_{name}": cancelled[name] / n for name, n in launched.items()}
 
 
 def _groups(accepted: Sequence[TrialResult]) -> dict[str, float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from t1cli.errors import BadInput, Diagnostic
@@ -19,6 +21,8 @@ DEFAULT_VERIFIER_SECONDS = 600.0
 """Harbor's default."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_DEEP_KEY = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){32}")
+"""Python's TOML reader takes time that grows with the square of a key's parts."""
 _TOML_LINE = re.compile(r"line (\d+)")
 
 
@@ -38,6 +42,7 @@ def load_pool(path: Path, *, layout: str = "harbor", families: Collection[str] =
             tasks.append(load_task(directory))
         except BadInput as error:
             problems += error.diagnostics
+    problems += _named_twice(tasks)
     if problems:
         raise BadInput.many(tuple(problems))
     return _of_families(tasks, families, path)
@@ -50,6 +55,18 @@ def load_task(path: Path) -> Task:
     if reader.problems:
         raise BadInput.many(tuple(reader.problems))
     return task
+
+
+def _named_twice(tasks: list[Task]) -> list[Diagnostic]:
+    """Links can give one task to a pool twice; trials are told apart by the task's name."""
+    first: dict[str, Path] = {}
+    found = []
+    for task in tasks:
+        if task.name in first:
+            hint = f"expected one task of that name; the other is {first[task.name]}"
+            found.append(Diagnostic(f"a second task {task.name}", str(task.path), hint=hint))
+        first.setdefault(task.name, task.path)
+    return found
 
 
 def _of_families(tasks: list[Task], families: Collection[str], path: Path) -> tuple[Task, ...]:
@@ -99,9 +116,13 @@ class _TaskReader:
     def _toml(self) -> dict[str, object]:
         content = self._content(self._toml_path, MAX_TOML_BYTES)
         self._lines = content.splitlines()
+        if deep := _DEEP_KEY.search(content):
+            line_number = content.count("\n", 0, deep.start()) + 1
+            self._problem(self._toml_path, "a key of very many parts", "keys of a few", line=line_number)
+            return {}
         try:
             return tomllib.loads(content)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits is a mere ValueError
             line = _TOML_LINE.search(str(error))
             self._problem(self._toml_path, f"not TOML: {error}", "", line=int(line[1]) if line else None)
             return {}
@@ -129,24 +150,37 @@ class _TaskReader:
             return ""
 
     def _require(self, path: Path) -> bool:
-        if path.is_file() and path.resolve().is_relative_to(self.path):
+        if path.is_file() and self._is_inside(path):
             return True
         found = "leads out of the task" if path.is_symlink() else "is missing"
         self._problem(path, f"{path.name} {found}", "a regular file")
         return False
 
     def _check_files(self, directory: Path) -> None:
+        """Everything below is a directory, a regular file or a link within the task, and not too much of it."""
+        if not directory.is_dir():
+            return
+        if not self._is_inside(directory):
+            return self._problem(directory, "a link that leads out of the task", "files of the task only")
         size = count = 0
-        for path in directory.rglob("*") if directory.is_dir() else ():
-            if path.is_symlink():
-                if not path.resolve().is_relative_to(self.path):
+        try:
+            for path, mode, size_bytes in _entries(directory):
+                count, size = count + 1, size + size_bytes
+                if size > MAX_FILES_BYTES or count > MAX_FILES:
+                    expected = f"at most {MAX_FILES} files and {MAX_FILES_BYTES} bytes"
+                    return self._problem(directory, f"at least {count} files, {size} bytes", expected)
+                if stat.S_ISLNK(mode) and not self._is_inside(path):
                     self._problem(path, "a link that leads out of the task", "files of the task only")
-                continue
-            count += 1
-            size += path.stat().st_size if path.is_file() else 0
-        if size > MAX_FILES_BYTES or count > MAX_FILES:
-            expected = f"at most {MAX_FILES} files and {MAX_FILES_BYTES} bytes"
-            self._problem(directory, f"{count} files, {size} bytes", expected)
+                elif not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    self._problem(path, "a pipe, socket or device", "regular files: nothing else can be copied")
+        except OSError as error:
+            self._problem(directory, f"cannot be read: {error.strerror}", "files that this user may read")
+
+    def _is_inside(self, path: Path) -> bool:
+        try:
+            return path.resolve().is_relative_to(self.path)
+        except (OSError, RuntimeError):  # a link that leads to itself
+            return False
 
     def _section(self, config: dict[str, object], name: str) -> dict[str, object]:
         section = config.get(name, {})
@@ -190,6 +224,19 @@ class _TaskReader:
         source = self._lines[line - 1] if line is not None and 0 < line <= len(self._lines) else ""
         hint = f"expected {expected}" if expected else ""
         self.problems.append(Diagnostic(found, where, source, hint))
+
+
+def _entries(directory: Path) -> Iterator[tuple[Path, int, int]]:
+    """Path, mode and size of everything below a directory; links are not followed."""
+    for parent, directories, files in os.walk(directory, onerror=_raise):
+        for name in (*directories, *files):
+            path = Path(parent, name)
+            found = path.lstat()
+            yield path, found.st_mode, found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _text(metadata: dict[str, object], *names: str) -> str:
