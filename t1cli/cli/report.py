@@ -1,0 +1,38 @@
+"""`t1 report RUN`: one self-contained HTML page, or curves in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="Run: name, name/attempt_N or path.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the page goes.")] = None,
+    terminal: Annotated[bool, typer.Option("--terminal", help="Curves on stdout instead of a page.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object: where the page is.")] = False,
+    runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
+) -> None:
+    """Write one HTML page about a run: curves with alerts, outcomes, ledger, evaluation, trajectories, rules."""
+    from t1cli.launch.attempts import find_run, runs_root
+    from t1cli.launch.json_files import write_text
+    from t1cli.report.facts import gather
+    from t1cli.report.page import page
+    from t1cli.ui.json_view import print_object
+    from t1cli.ui.report_view import print_curves, print_written
+    from t1cli.watch.sources.open_source import open_source
+
+    found = find_run(run, runs_root(runs_dir))
+    facts = gather(found, open_source(str(found.path), runs_root(runs_dir)))
+    if terminal:
+        print_curves(facts)
+        return
+    target = output or found.path / "report.html"
+    text = page(facts, found)
+    write_text(target, text)
+    if json:
+        print_object({"format_version": 1, "page": str(target), "bytes": len(text.encode())})
+    else:
+        print_written(target, len(text.encode()))

@@ -1,0 +1,1 @@
+"""IN: a run directory. OUT: one self-contained HTML page about what happened in it."""
