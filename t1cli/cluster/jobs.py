@@ -18,7 +18,7 @@ T = TypeVar("T")
 Status = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED", "ABSENT"]
 ENDED: Final[frozenset[Status]] = frozenset({"STOPPED", "SUCCEEDED", "FAILED", "ABSENT"})
 CALL_SECONDS: Final = 30.0
-_AGENT_SECONDS: Final = 60.0
+_AGENT_SECONDS: Final = 120.0
 _NO_AGENT: Final = "No available agent"
 
 

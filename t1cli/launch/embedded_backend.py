@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
+from t1cli.launch.backend import End, Invocation, Job, Occupation, Progress, Started
 from t1cli.launch.gates import Refusal
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
+
+if TYPE_CHECKING:
+    from t1cli.launch.evaluation import Measured
 
 ENVIRONMENT: Final = {"PYTHONUNBUFFERED": "1"}
 
@@ -69,6 +73,13 @@ def run_embedded(job: Job) -> End:
     from t1cli.embedded.campaign import run_campaign
 
     return run_campaign(job.run, job.spec, resume=job.resume, progress=job.progress).outcome
+
+
+def evaluate_embedded(spec: ExperimentSpec, checkpoint: Path, on_line: Progress) -> Measured:
+    """The evaluation block on weights of this engine, on this machine."""
+    from t1cli.embedded.evaluate_checkpoint import evaluate_checkpoint
+
+    return evaluate_checkpoint(spec, checkpoint, on_line=on_line)
 
 
 def _installed(package: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from t1cli.launch.run_directory import RunDirectory
@@ -41,3 +41,21 @@ def compile_session(spec: ExperimentSpec, run: RunDirectory, start: StartPoint) 
         role_file=compiled.role_file,
         evaluation_argv=None if first is None else (f"{engine.slime_dir}/train.py", *first),
     )
+
+
+def compile_evaluation(spec: ExperimentSpec, run: RunDirectory, checkpoint: str) -> Compiled:
+    """slime's eval-only run of one checkpoint: no rollout, no save. `spec` has an evaluation block."""
+    assert spec.evaluation is not None
+    evaluation = spec.evaluation.model_copy(update={"before_training": True})
+    compiled = compile_session(spec.model_copy(update={"evaluation": evaluation}), run, StartPoint())
+    argv = compiled.evaluation_argv
+    assert argv is not None
+    return replace(compiled, argv=(*_without(argv, "--load"), "--load", checkpoint), evaluation_argv=None)
+
+
+def _without(argv: tuple[str, ...], flag: str) -> tuple[str, ...]:
+    """An argument list without one flag and its value."""
+    if flag not in argv:
+        return argv
+    at = argv.index(flag)
+    return (*argv[:at], *argv[at + 2 :])

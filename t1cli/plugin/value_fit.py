@@ -83,7 +83,7 @@ def _own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
 
 def _data_parallel_group() -> Any:
     try:
-        from megatron.core import mpu  # type: ignore[import-not-found]
+        from megatron.core import mpu
     except ImportError:
         return None
     return mpu.get_data_parallel_group(with_context_parallel=True)

@@ -69,6 +69,11 @@ class Head:
             "RAY_USAGE_STATS_ENABLED": "0",
             "WANDB_API_KEY": SECRET,
             "OMP_NUM_THREADS": "1",
+            # A machine that others use too.
+            "RAY_raylet_start_wait_time_s": "240",
+            "RAY_health_check_period_ms": "20000",
+            "RAY_health_check_timeout_ms": "60000",
+            "RAY_agent_register_timeout_ms": "240000",
             "STUB_WEIGHTS": os.environ["STUB_WEIGHTS"],
         }
 
@@ -91,7 +96,7 @@ class Head:
             except CouldNotAsk:
                 return False
 
-        wait_until(answers, 90, "the job server")
+        wait_until(answers, 240, "the job server")
         return self
 
     def add_node(self) -> None:
@@ -115,7 +120,9 @@ class Head:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=4", "--num-gpus=0", agent]
         # Not through a pipe: Ray's daemons would keep it open.
         with tempfile.TemporaryFile() as output:
-            subprocess.run([*command, *arguments], env=self.environment, stdout=output, stderr=output, check=True)
+            ended = subprocess.run([*command, *arguments], env=self.environment, stdout=output, stderr=output)
+            output.seek(0)
+            assert ended.returncode == 0, output.read().decode(errors="replace")
 
 
 @pytest.fixture(scope="session")
