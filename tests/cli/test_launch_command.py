@@ -87,7 +87,7 @@ def test_dry_run_of_every_experiment_answers_and_its_exit_code_agrees(t1: T1, tm
 
 def test_a_slime_campaign_is_not_launched(t1: T1, tmp_path: Path) -> None:
     result = t1("launch", "experiments/t1-strategy15k", "--yes", "--accept", "engine")
-    assert result.exit_code == 1 and "cannot launch them yet" in result.stderr
+    assert result.exit_code == 1 and "no Ray cluster is named" in result.stderr
     assert result.stdout == "" and not (tmp_path / "runs").exists()
 
 
