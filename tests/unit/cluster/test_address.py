@@ -1,0 +1,64 @@
+"""Address forms and the authentication mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t1cli.cluster.address import auth_mode, cluster_address
+from t1cli.cluster.jobs import Jobs
+from t1cli.errors import BadInput, CouldNotAsk
+
+
+@pytest.mark.parametrize(
+    "text", ["http://head:8265", "https://ray.example:443", "head:6379", "ray://head:10001", "auto", "[::1]:8265"]
+)
+def test_every_form_of_ray_is_taken(text: str) -> None:
+    found = cluster_address(text, {})
+    assert found is not None and found.text == text
+
+
+@pytest.mark.parametrize("text", ["head", "ftp://head:1", "http://", "head:port", "http://user:pw@head:8265"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        cluster_address(text, {})
+
+
+def test_the_spec_comes_before_the_environment() -> None:
+    environment = {"RAY_ADDRESS": "b:6379", "RAY_API_SERVER_ADDRESS": "http://c:8265"}
+    assert cluster_address("http://a:8265/", environment).text == "http://a:8265"
+    assert cluster_address(None, environment).source == "RAY_API_SERVER_ADDRESS"
+    assert cluster_address(None, {"RAY_ADDRESS": "b:6379"}).text == "b:6379"
+    assert cluster_address(None, {}) is None
+
+
+def test_the_mode_is_always_said(tmp_path: Path) -> None:
+    assert auth_mode({}, tmp_path) == "disabled"
+    assert auth_mode({"RAY_AUTH_MODE": "token"}, tmp_path) == "token"
+    assert auth_mode({"RAY_AUTH_TOKEN": "x"}, tmp_path) == "token"
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray/auth_token").write_text("x")
+    assert auth_mode({}, tmp_path) == "token"
+    assert auth_mode({"RAY_AUTH_MODE": "disabled"}, tmp_path) == "disabled"
+
+
+def test_a_cluster_that_does_not_answer_is_said_within_the_limit() -> None:
+    class Hanging:
+        def list_jobs(self) -> None:
+            import threading
+
+            threading.Event().wait(30)
+
+    with pytest.raises(CouldNotAsk, match=r"did not answer within 0\.1 s"):
+        Jobs(Hanging(), "http://head:8265", call_seconds=0.1).living({})
+
+
+def test_refused_authentication_names_the_variable() -> None:
+    class Refusing:
+        def list_jobs(self) -> None:
+            raise RuntimeError("Request failed with status code 401: Unauthorized")
+
+    with pytest.raises(CouldNotAsk, match="RAY_AUTH_MODE") as refused:
+        Jobs(Refusing(), "http://head:8265").living({})
+    assert "RAY_AUTH_TOKEN" in refused.value.diagnostics[0].hint
