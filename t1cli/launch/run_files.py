@@ -12,6 +12,7 @@ import yaml
 from t1cli.launch.json_files import read_regular, write_json, write_text
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.plan.memory_overlay import is_file_name, overlay_path
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import PreflightReport
 from t1cli.spec.experiment import ExperimentSpec
@@ -23,7 +24,7 @@ _HEADER: Final = "# The resolved spec of this run: presets, file and --set merge
 
 def grounded_spec(loaded: LoadedSpec) -> ExperimentSpec:
     """The spec with the paths of this machine made absolute, so that it means the same from any directory."""
-    spec = loaded.spec
+    spec = _with_overlay(loaded)
     if spec.engine.kind != "embedded":
         return spec
     tasks = spec.tasks.model_copy(update={"path": str(loaded.resolve_path(spec.tasks.path))})
@@ -89,6 +90,15 @@ def _aside(path: Path, session: int) -> Path:
         wanted = path.with_name(f"{path.stem}.session_{session}.{number}{path.suffix}")
         number += 1
     return wanted
+
+
+def _with_overlay(loaded: LoadedSpec) -> ExperimentSpec:
+    """The spec with its memory overlay by an absolute path, unless it is a shipped one."""
+    name = loaded.spec.trainer.memory_overlay
+    if name is None or not is_file_name(name):
+        return loaded.spec
+    trainer = loaded.spec.trainer.model_copy(update={"memory_overlay": str(overlay_path(loaded, name).resolve())})
+    return loaded.spec.model_copy(update={"trainer": trainer})
 
 
 def _grounded_checkpoint(loaded: LoadedSpec) -> Any:

@@ -27,6 +27,7 @@ from t1cli.launch.resume import family_digest
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_compile import compile_session
 from t1cli.launch.slime_job import SessionPlace, job_json, write_job_files
+from t1cli.launch.slime_limits import refuse_low_limits
 from t1cli.launch.slime_occupation import occupation_of
 from t1cli.launch.slime_start import owners, start_point
 from t1cli.slime.start_point import StartPoint
@@ -77,6 +78,7 @@ class SlimeBackend:
         address = _address(job.spec)
         jobs = Jobs.open(address)
         _refuse_second(jobs, job.spec.name)
+        refuse_low_limits(jobs, job.spec, accepted=record.session.accepted, progress=job.progress)
         compiled = compile_session(job.spec, job.run, start)
         directory = write_job_files(job.spec, place, compiled)
         described = job_json(job.spec, place, compiled)

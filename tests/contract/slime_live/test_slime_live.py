@@ -223,3 +223,13 @@ def test_the_files_of_a_job_can_be_read_by_a_reviewer(head: Head, load, listener
         "t1.yaml",
         "t1_entry.py",
     ]
+
+
+def test_limits_of_every_running_process_are_read_on_two_nodes(head: Head) -> None:
+    from t1cli.cluster.probe import open_files
+
+    head.add_node()
+    found = open_files(head.jobs())
+    assert sorted(one.process for one in found) == ["driver", "gcs_server", "raylet", "raylet"]
+    assert all(one.soft > 0 and one.open > 0 and one.pid > 0 for one in found)
+    assert len({one.pid for one in found if one.process == "raylet"}) == 2
