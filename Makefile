@@ -7,7 +7,7 @@ SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
 .PHONY: help install sandbox quickstart test lint types schema docs bench clean \
-        verify-learning verify-replay verify-memory verify-watch
+        verify-learning verify-replay verify-memory verify-watch verify-slime
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -16,7 +16,7 @@ help: ## Show the targets.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[embedded,tracking,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[embedded,tracking,convert,dev]"
 	touch $@
 
 install: $(VENV)/installed sandbox ## Install t1 and everything its tests need into .venv.
@@ -54,8 +54,13 @@ verify-replay: install ## Prove what routing replay does to the log-prob gap.
 verify-memory: install ## Predict every measured memory case and print the errors.
 	$(BIN)/python -m memory_model.evaluate
 
-verify-watch: install ## Prove the log classifier's speed against grep on 600 MB.
+verify-watch: install ## Prove the log classifier's speed against grep on 600 MB, and the report in Chromium.
 	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest tests/perf/test_log_scan.py -s
+	T1_CHROMIUM=1 $(BIN)/python -m pytest tests/unit/report
+
+SLIME_VERSION ?= 0.3.0
+verify-slime: install ## Convert, bring back and plan every launch script of a slime checkout: SLIME=PATH.
+	$(BIN)/python tests/verify/slime_checkout.py "$(SLIME)" $(SLIME_VERSION)
 
 clean: ## Remove what make made.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
