@@ -82,22 +82,27 @@ def _own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
 
 
 def _data_parallel_group() -> Any:
-    try:
-        from megatron.core import mpu
-    except ImportError:
-        return None
-    return mpu.get_data_parallel_group(with_context_parallel=True)
+    mpu = _megatron()
+    return None if mpu is None else mpu.get_data_parallel_group(with_context_parallel=True)
 
 
 def _logs_here() -> bool:
-    try:
-        from megatron.core import mpu
-    except ImportError:
+    mpu = _megatron()
+    if mpu is None:
         import torch.distributed as dist
 
         return not dist.is_initialized() or dist.get_rank() == 0
     first = mpu.get_data_parallel_rank(with_context_parallel=True) == 0 and mpu.get_tensor_model_parallel_rank() == 0
     return bool(first and mpu.is_pipeline_last_stage())
+
+
+def _megatron() -> Any:
+    """Megatron's parallel state; None where there is none, as in a test."""
+    try:
+        from megatron.core import mpu
+    except ImportError:
+        return None
+    return mpu if mpu.model_parallel_is_initialized() else None
 
 
 def _steps_per_rollout(args: Any) -> int:
