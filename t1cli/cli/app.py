@@ -34,6 +34,8 @@ COMMANDS: tuple[str, ...] = (
     "eval",
     "schema",
     "pool",
+    "rescore",
+    "tasks",
     "convert",
 )
 

@@ -29,7 +29,11 @@ _TOML_LINE = re.compile(r"line (\d+)")
 def load_pool(path: Path, *, layout: str = "harbor", families: Collection[str] = ()) -> tuple[Task, ...]:
     """All tasks of a pool by name, or those of some families. Raises BadInput with the problems of all tasks."""
     if layout != "harbor":
-        raise BadInput(f"layout {layout!r} cannot be read yet", where="tasks.layout", hint="convert the pool to harbor")
+        raise BadInput(
+            f"a pool in layout {layout!r} is converted before it is used",
+            where="tasks.layout",
+            hint=f"t1 tasks convert {path} {path}-harbor, then tasks.path={path}-harbor",
+        )
     if not path.is_dir():
         raise BadInput(f"{path} is no directory", where="tasks.path", hint="a directory with one directory per task")
     directories = sorted(entry for entry in path.iterdir() if (entry / "task.toml").exists())

@@ -1,0 +1,121 @@
+"""`t1 tasks`: check pools of tasks by running them, and convert older layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from t1cli.cli.boundary import guarded
+from t1cli.errors import BadInput, ExitCode
+
+if TYPE_CHECKING:
+    from t1cli.terminal.tasks.check_pool import PoolCheck, TaskCheck
+
+group = typer.Typer(help="Check pools of tasks, and convert older layouts.", no_args_is_help=True)
+
+_SHOWN = 20
+
+
+def check(
+    directory: Annotated[Path, typer.Argument(help="A pool: one directory per task, in Harbor's layout.")],
+    at_once: Annotated[int | None, typer.Option(min=1, help="Tasks side by side; the core count by default.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Results so far; naming it again goes on.")] = None,
+    backend: Annotated[str, typer.Option(help="auto, bubblewrap or process.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> int:
+    """Run every task's oracle and a no-op; exit 1 when a task must not be trained on."""
+    import asyncio
+    import tempfile
+
+    from t1cli.spec.sandbox import LocalSandbox
+    from t1cli.terminal.sandbox.local import local_provider
+    from t1cli.terminal.tasks.check_pool import check_pool, task_directories
+    from t1cli.ui.json_view import print_object
+
+    if backend not in ("auto", "bubblewrap", "process"):
+        raise BadInput(f"backend {backend!r}", where="--backend", hint="auto, bubblewrap or process")
+    directories = task_directories(directory)
+    done = 0
+
+    def seen(task: TaskCheck) -> None:
+        nonlocal done
+        done += 1
+        if done % 50 == 0:
+            typer.echo(f"{done} of {len(directories)} checked", err=True)
+
+    async def run() -> PoolCheck:
+        with tempfile.TemporaryDirectory(prefix="t1-tasks-") as scratch:
+            provider = local_provider(LocalSandbox.model_validate({"backend": backend}), Path(scratch))
+            try:
+                return await check_pool(directories, provider, record=record, at_once=at_once, seen=seen)
+            finally:
+                await provider.close()
+
+    found = asyncio.run(run())
+    if json:
+        print_object(_as_json(found))
+    else:
+        _print(found)
+    return ExitCode.YES if found.good == len(found.tasks) else ExitCode.NO
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A pool in terminal-bench's layout (task.yaml).")],
+    target: Annotated[Path, typer.Argument(help="Where the pool in Harbor's layout goes; must not exist.")],
+) -> int:
+    """Write a terminal-bench pool in Harbor's layout."""
+    from t1cli.terminal.tasks.convert import convert_pool
+
+    converted = convert_pool(source, target)
+    typer.echo(f"{len(converted)} tasks in {target}")
+    for task in converted:
+        for note in task.notes:
+            typer.echo(f"note: {task.name}: {note}", err=True)
+    typer.echo(f"next: t1 tasks check {target}", err=True)
+    return ExitCode.YES
+
+
+def _print(found: PoolCheck) -> None:
+    resumed = f" ({found.resumed} from the record)" if found.resumed else ""
+    typer.echo(f"{found.good} of {len(found.tasks)} tasks can be trained on{resumed}")
+    for kind, count in found.by_kind().items():
+        typer.echo(f"  {kind:<20}{count:>6}")
+    for name, spread in _spreads(found).items():
+        if spread:
+            typer.echo(f"  {name:<20}" + "  ".join(f"{part} {value:g}" for part, value in spread.items()))
+    if found.suggested_scale:
+        typer.echo(f"  reward.scale of {found.suggested_scale:g} fits (90th percentile of tests per task)")
+    bad = [task for task in found.tasks if task.problems]
+    for task in bad[:_SHOWN]:
+        typer.echo(f"{'✗' if not task.ok else '!'} {task.name}: " + "; ".join(p.message for p in task.problems))
+    if len(bad) > _SHOWN:
+        typer.echo(f"… and {len(bad) - _SHOWN} more; --json has all")
+
+
+def _spreads(found: PoolCheck) -> dict[str, dict[str, float]]:
+    return {
+        "tests per task": found.spread(lambda task: task.tests),
+        "verifier seconds": found.spread(lambda task: round(task.verify_seconds, 3)),
+        "agent budget seconds": found.spread(lambda task: task.agent_seconds),
+    }
+
+
+def _as_json(found: PoolCheck) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "format_version": 1,
+        "tasks": len(found.tasks),
+        "good": found.good,
+        "resumed": found.resumed,
+        "problems": found.by_kind(),
+        "spreads": _spreads(found),
+        "suggested_scale": found.suggested_scale,
+        "results": [{**asdict(task), "ok": task.ok} for task in found.tasks],
+    }
+
+
+group.command("check")(guarded(check))
+group.command("convert")(guarded(convert))
