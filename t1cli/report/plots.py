@@ -45,6 +45,7 @@ def plot(title: str, series: Series, marks: Marks) -> str:
 
         matplotlib.use("svg")
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError as error:
         raise BadInput("a report needs matplotlib", hint="pip install 't1cli[report]'") from error
     every = max(1, len(series.finite) // MOST_POINTS)
@@ -72,6 +73,8 @@ def plot(title: str, series: Series, marks: Marks) -> str:
             axes.axhline(value, color=ANCHOR, linewidth=0.8, linestyle="--")
         for step, _ in marks.alerts:
             axes.axvline(step, color=ALARM, linewidth=1.2, linestyle=":")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+        axes.set_xlabel("rollout", color=INK)
         axes.spines[["top", "right"]].set_visible(False)
         axes.patch.set_alpha(0)
         figure.patch.set_alpha(0)
