@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from errno import ENOENT
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -224,11 +226,34 @@ def write_overlay(path: Path, fit: Fit, *, about: str) -> None:
 
 def read_overlay(path: Path) -> Coefficients:
     """Coefficients of an overlay over the defaults; ValueError names what does not belong in one."""
-    body = json.loads(path.read_text(encoding="utf-8"))
-    if body.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{path}: format_version is {body.get('format_version')!r}, expected {FORMAT_VERSION}")
-    values = body["coefficients"]
+    values = _overlay_body(path).get("coefficients")
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: it has no `coefficients`")
     known = {field.name for field in fields(Coefficients)}
     if unknown := set(values) - known:
         raise ValueError(f"{path}: unknown coefficients {sorted(unknown)}; known: {sorted(known)}")
+    for name, value in values.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+            raise ValueError(f"{path}: `{name}` is {value!r}, expected a number")
+        if value != _bounded(name, value):
+            raise ValueError(f"{path}: `{name}` is {value!r}, below {_bounded(name, value):g}")
     return replace(DEFAULT, **values)
+
+
+def overlay_about(path: Path) -> str:
+    """What the fit of an overlay saw, in the words of whoever wrote it."""
+    return str(_overlay_body(path).get("about", ""))
+
+
+def _overlay_body(path: Path) -> dict[str, Any]:
+    if not path.is_file():  # a pipe would be waited for, a device never ends
+        raise FileNotFoundError(ENOENT, "no such file", str(path))
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise ValueError(f"{path}: not a JSON object")
+    if body.get("format_version") != FORMAT_VERSION:
+        raise ValueError(f"{path}: format_version is {body.get('format_version')!r}, expected {FORMAT_VERSION}")
+    return body

@@ -7,6 +7,7 @@ from t1cli.plan.draft import Draft
 from t1cli.plan.findings import all_findings
 from t1cli.plan.host import plan_host
 from t1cli.plan.memory import plan_memory
+from t1cli.plan.memory_overlay import overlay_of
 from t1cli.plan.plan import Plan
 from t1cli.plan.pool import plan_pool
 from t1cli.plan.schedule import plan_schedule
@@ -17,13 +18,13 @@ from t1cli.spec.locate import shown_path
 
 
 def build_plan(loaded: LoadedSpec, *, source: str = "") -> Plan:
-    """Everything arithmetic can say about a campaign; reads nothing and raises nothing for a valid spec.
+    """Everything arithmetic can say about a campaign. BadInput for a memory overlay that cannot be read, no more.
 
     `source` is how the user named the experiment, for the command that the plan proposes next.
     """
     spec = loaded.spec
     topology = plan_topology(spec)
-    memory = plan_memory(spec, topology)
+    memory = plan_memory(spec, topology, overlay_of(loaded))
     pool = plan_pool(spec)
     schedule = plan_schedule(spec, topology=topology, pool=pool)
     host = plan_host(spec, topology=topology, memory=memory, pool=pool, schedule=schedule)

@@ -89,7 +89,8 @@ def _spec_changes(old: LoadedSpec, new: LoadedSpec) -> Iterator[Change]:
 def _figures(plan: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in plan.items() if key not in IGNORED and key != "findings"}
     findings = {finding["id"] + " " + finding["severity"] for finding in plan.get("findings", ())}
-    return {**flatten(kept), **{f"findings.{name}": "present" for name in sorted(findings)}}
+    flat = {key: value for key, value in flatten(kept).items() if ".phases." not in key}
+    return {**flat, **{f"findings.{name}": "present" for name in sorted(findings)}}
 
 
 def flatten(value: Any, key: str = "") -> dict[str, Any]:

@@ -20,11 +20,13 @@ from memory_model import (
 )
 from memory_model.architecture import layer_kinds
 from memory_model.band import known_residuals
+from memory_model.coefficients import DEFAULT, Coefficients
 from memory_model.parameters import layer_parameters, mtp_parameters
 from memory_model.waste import largest_ep
 from t1cli.plan.deltanet import deltanet_working_set_gib
 from t1cli.plan.memory_inputs import architecture_of, device_of, layout_of, roles_of, workload_of
-from t1cli.plan.plan import MemoryPlan, Parameters, RoleMemory, StageMemory, Verdict
+from t1cli.plan.memory_overlay import Overlay
+from t1cli.plan.plan import MemoryPlan, OverlayUsed, Parameters, PhaseMemory, RoleMemory, StageMemory, Verdict
 from t1cli.plan.topology import Topology
 from t1cli.spec.experiment import ExperimentSpec
 
@@ -50,9 +52,11 @@ class MemoryAnswer:
     """Why lowering max_tokens_per_gpu cannot help; None where it can."""
     deltanet_gib: tuple[float, float] | None = None
     """Working set of one GatedDeltaNet layer for one whole sample, and for its CP shard; None without such layers."""
+    coefficients: Coefficients = DEFAULT
+    """What the predictions used in place of physics that is not fixed: the defaults, or those of an overlay."""
 
 
-def plan_memory(spec: ExperimentSpec, topology: Topology) -> MemoryAnswer:
+def plan_memory(spec: ExperimentSpec, topology: Topology, overlay: Overlay | None = None) -> MemoryAnswer:
     """Per role and stage: peak, band and terms. NOT_APPLICABLE on the embedded engine, OOM for an impossible layout."""
     arch = architecture_of(spec)
     total = total_parameters(spec, arch)
@@ -62,7 +66,8 @@ def plan_memory(spec: ExperimentSpec, topology: Topology) -> MemoryAnswer:
     layout, workload = layout_of(spec, topology), workload_of(spec, topology)
     if reasons := why_impossible(arch, layout):
         return MemoryAnswer(nothing, "OOM", Parameters(total, (total,)), {}, impossible=reasons)
-    predictions = predict_roles(spec, topology)
+    coefficients = overlay.coefficients if overlay is not None else DEFAULT
+    predictions = predict_roles(spec, topology, coefficients)
     advice = cap_advice(workload, layout.cp)
     return MemoryAnswer(
         plan=MemoryPlan(
@@ -70,6 +75,7 @@ def plan_memory(spec: ExperimentSpec, topology: Topology) -> MemoryAnswer:
             {prediction.role: _role(prediction) for prediction in predictions},
             band=_band(predictions[0]),
             tokens_per_micro_batch=advice.effective_tokens,
+            overlay=OverlayUsed(overlay.name, overlay.about, overlay.moved) if overlay is not None else None,
         ),
         verdict=worst_verdict(predictions),
         parameters=Parameters(total, _per_stage(spec, arch, layout)),
@@ -78,14 +84,17 @@ def plan_memory(spec: ExperimentSpec, topology: Topology) -> MemoryAnswer:
         largest_ep=largest_ep(arch, layout),
         cap_note=None if advice.cap_binds else advice.message,
         deltanet_gib=deltanet_working_set_gib(arch, layout, workload, device_of(spec)),
+        coefficients=coefficients,
     )
 
 
-def predict_roles(spec: ExperimentSpec, topology: Topology) -> tuple[Prediction, ...]:
+def predict_roles(
+    spec: ExperimentSpec, topology: Topology, coefficients: Coefficients = DEFAULT
+) -> tuple[Prediction, ...]:
     """memory_model's prediction for every role; the layout must be possible."""
     arch, layout, workload = architecture_of(spec), layout_of(spec, topology), workload_of(spec, topology)
     device = device_of(spec)
-    return tuple(predict(arch, layout, workload, device, role) for role in roles_of(spec))
+    return tuple(predict(arch, layout, workload, device, role, coefficients=coefficients) for role in roles_of(spec))
 
 
 def worst_verdict(predictions: tuple[Prediction, ...]) -> Verdict:
@@ -128,6 +137,7 @@ def _stage(stage: StagePrediction) -> StageMemory:
         high_gib=stage.high_gib,
         phase=stage.phase,
         terms=dict(stage.terms),
+        phases=tuple(PhaseMemory(phase.name, phase.peak_gib, dict(phase.terms)) for phase in stage.phases),
     )
 
 

@@ -29,6 +29,16 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class PhaseMemory:
+    """One phase of a step on one pipeline stage."""
+
+    name: str
+    peak_gib: float
+    terms: Mapping[str, float]
+    """Terms alive at the worst moment of the phase, GiB; they sum to `peak_gib`."""
+
+
+@dataclass(frozen=True)
 class StageMemory:
     """Peak memory of one pipeline stage of one role, in GiB per GPU."""
 
@@ -40,6 +50,8 @@ class StageMemory:
     """The phase in which the peak occurs."""
     terms: Mapping[str, float]
     """Terms alive at the peak, GiB; they sum to `peak_gib`."""
+    phases: tuple[PhaseMemory, ...] = ()
+    """Every phase of the step, in order."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,18 @@ class RoleMemory:
     """Memory of one role, stage by stage."""
 
     stages: tuple[StageMemory, ...]
+
+
+@dataclass(frozen=True)
+class OverlayUsed:
+    """A calibration that the figures rest on."""
+
+    name: str
+    about: str
+    """What it was fitted to."""
+    coefficients: Mapping[str, float]
+    """The coefficients it moved, in place of memory_model's defaults."""
+    fitted: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,6 +83,8 @@ class MemoryPlan:
     """Where the error band comes from: how many measured cases, and of which kind."""
     tokens_per_micro_batch: int = 0
     """Tokens of the largest micro-batch on one context-parallel rank."""
+    overlay: OverlayUsed | None = None
+    """The fitted overlay of `trainer.memory_overlay`; None for uncalibrated figures."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from memory_model import Layout
+from memory_model.coefficients import DEFAULT
 from memory_model.search import Candidate, search
 from t1cli.errors import BadInput
 from t1cli.plan.memory_inputs import architecture_of, device_of, layout_of, workload_of
+from t1cli.plan.memory_overlay import overlay_of
 from t1cli.plan.plan import FORMAT_VERSION, Verdict
 from t1cli.plan.topology import plan_topology
 from t1cli.spec.experiment import ExperimentSpec
@@ -58,6 +60,8 @@ class SearchAnswer:
     impossible: int
     """Combinations of axes that Megatron cannot build."""
     seconds: float
+    memory_overlay: str | None = None
+    """The fitted overlay that the predictions used; None for uncalibrated figures."""
 
     def count(self, verdict: Verdict) -> int:
         """Layouts with that verdict."""
@@ -83,7 +87,14 @@ def search_layouts(loaded: LoadedSpec) -> SearchAnswer:
             loaded.where("engine.kind"),
             "`--set engine.kind=slime` with a hardware and a topology preset",
         )
-    result = search(architecture_of(spec), topology.train_gpus, workload_of(spec, topology), device_of(spec))
+    overlay = overlay_of(loaded)
+    result = search(
+        architecture_of(spec),
+        topology.train_gpus,
+        workload_of(spec, topology),
+        device_of(spec),
+        coefficients=overlay.coefficients if overlay is not None else DEFAULT,
+    )
     own = _axes(layout_of(spec, topology))
     return SearchAnswer(
         name=spec.name,
@@ -93,6 +104,7 @@ def search_layouts(loaded: LoadedSpec) -> SearchAnswer:
         searched=result.searched,
         impossible=result.impossible,
         seconds=result.seconds,
+        memory_overlay=spec.trainer.memory_overlay,
     )
 
 

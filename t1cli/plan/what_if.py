@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_model import why_impossible
+from memory_model.coefficients import DEFAULT, Coefficients
 from t1cli.plan.memory import predict_roles, worst_verdict
 from t1cli.plan.memory_inputs import architecture_of, layout_of
 from t1cli.plan.plan import Verdict
@@ -32,11 +33,13 @@ class Alternative:
         return " ".join(f"--set {setting}" for setting in self.settings)
 
 
-def smallest_changes(spec: ExperimentSpec, *, now: Verdict) -> tuple[Alternative, ...]:
+def smallest_changes(
+    spec: ExperimentSpec, *, now: Verdict, coefficients: Coefficients = DEFAULT
+) -> tuple[Alternative, ...]:
     """The first change better than the verdict `now`: one that is not OOM any more, and one whose band fits too."""
     tight: Alternative | None = None
     for changes in _ideas(spec):
-        found = _predicted(spec, changes)
+        found = _predicted(spec, changes, coefficients)
         if found is None or found.verdict == "OOM":
             continue
         if found.verdict == "FITS":
@@ -72,7 +75,7 @@ def _longer_cp(spec: ExperimentSpec, cp: int) -> Iterator[Changes]:
         yield {"topology.cp": cp, "trainer.gdn_context_parallel": "native"}
 
 
-def _predicted(spec: ExperimentSpec, changes: Changes) -> Alternative | None:
+def _predicted(spec: ExperimentSpec, changes: Changes, coefficients: Coefficients) -> Alternative | None:
     """What the changed spec needs; None where such a layout does not exist."""
     changed = _changed(spec, changes)
     needed = -(-plan_topology(changed).total_gpus // max(1, spec.hardware.gpus_per_node))
@@ -82,7 +85,7 @@ def _predicted(spec: ExperimentSpec, changes: Changes) -> Alternative | None:
     topology = plan_topology(changed)
     if placement_problems(changed, topology) or why_impossible(architecture_of(changed), layout_of(changed, topology)):
         return None
-    predictions = predict_roles(changed, topology)
+    predictions = predict_roles(changed, topology, coefficients)
     settings = tuple(f"{key}={_yaml(value)}" for key, value in changes.items())
     return Alternative(settings, max(found.peak_gib for found in predictions), worst_verdict(predictions))
 

@@ -98,5 +98,8 @@ class TrainerSpec(Block):
     """Megatron's MoE token dispatcher."""
     moe_imbalance: PositiveFloat | None = None
     """Tokens on the busiest expert rank over the mean, for the plan. Null: natural routing as measured; 1: balanced."""
+    memory_overlay: str | None = None
+    """Memory coefficients that `t1 calibrate` fitted to readings, for the plan: a path to a .json file, from the
+    experiment file's directory, or the bare name of a shipped one (`t1-report`). Null: uncalibrated figures."""
     cpu_threads: NonNegativeInt = 0
     """Embedded engine: torch threads of the trainer; 0 chooses from the machine."""

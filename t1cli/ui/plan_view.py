@@ -10,7 +10,7 @@ from rich.text import Text
 
 from t1cli.errors import ExitCode
 from t1cli.plan.binding import binding_term, states_gib
-from t1cli.plan.plan import Finding, Plan, StageMemory
+from t1cli.plan.plan import Finding, OverlayUsed, Plan, StageMemory
 from t1cli.ui.console import answer
 
 MARKS = {"error": "✗", "warning": "!", "notice": "-"}
@@ -60,7 +60,14 @@ def _memory(plan: Plan, width: int) -> Iterator[str]:
         f"{plan.memory.band}"
     )
     yield from textwrap.wrap(basis, width, initial_indent="  ", subsequent_indent="  ")
+    if plan.memory.overlay is not None:
+        yield from textwrap.wrap(_overlay(plan.memory.overlay), width, initial_indent="  ", subsequent_indent="  ")
     yield ""
+
+
+def _overlay(used: OverlayUsed) -> str:
+    moved = ", ".join(f"{name} {value:g}" for name, value in used.coefficients.items()) or "nothing moved"
+    return f"fitted overlay {used.name}: {moved}. {used.about} Uncalibrated: --set trainer.memory_overlay=null"
 
 
 def _stage(role: str, stage: StageMemory, usable_gib: float) -> str:

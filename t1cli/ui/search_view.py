@@ -22,6 +22,8 @@ def print_search(found: SearchAnswer, *, source: str) -> None:
 def search_lines(found: SearchAnswer, *, source: str, width: int) -> Iterator[str]:
     """Best first; `*` marks the axes that the spec has now."""
     yield f"{found.name}   layouts on {found.train_gpus} training GPUs of {found.usable_gib:g} GiB"
+    if found.memory_overlay is not None:
+        yield f"  predicted with the fitted overlay {found.memory_overlay}"
     yield ""
     yield f"  {'tp':>4}{'pp':>4}{'vpp':>4}{'cp':>4}{'ep':>4}{'etp':>4}  {'recompute':<11}{'offload':<9}" + (
         f"{'peak':>7}{'high':>7}{'score':>7}  verdict"

@@ -35,7 +35,7 @@ def gpu_memory(draft: Draft) -> Iterator[Finding]:
 
 
 def _fix(draft: Draft) -> str:
-    better = smallest_changes(draft.spec, now=draft.memory.verdict)
+    better = smallest_changes(draft.spec, now=draft.memory.verdict, coefficients=draft.memory.coefficients)
     if not better:
         return "no single change fits; `--search` lists the layouts that do"
     return "; or ".join(f"{found.command_line} (peak {found.peak_gib:.1f} GiB, {found.verdict})" for found in better)
