@@ -73,8 +73,8 @@ class PPO(Block):
     """Weight of the MoE load-balancing loss."""
     normalize_advantages: bool = False
     """Whiten advantages over the batch."""
-    actor_learning_rate: PositiveFloat
-    """Constant learning rate of the actor."""
+    actor_learning_rate: NonNegativeFloat
+    """Constant learning rate of the actor; 0 trains nothing, for a control."""
     critic: CriticSpec
     """The value model."""
     adam: AdamSpec = AdamSpec()
