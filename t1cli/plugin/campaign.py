@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from t1cli.errors import Refused
 from t1cli.plugin.settings import Settings, settings_of
@@ -22,6 +23,7 @@ from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
 
+T = TypeVar("T")
 TEMPLATES: Final[Mapping[str, str]] = {"t1-tiny": "t1cli.embedded.template:TinyChatTemplate"}
 """model.family to `module:Class`; a name, so that this room does not import the engine."""
 
@@ -48,7 +50,7 @@ class Campaign:
 
 def campaign_of(args: Any) -> Campaign:
     """The campaign of slime's namespace; made once per process and engine address."""
-    return _opened(settings_of(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
+    return open_campaign(settings_of(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
 
 
 def provider_of(settings: Settings) -> SandboxProvider:
@@ -67,12 +69,19 @@ def template_of(spec: ExperimentSpec) -> ChatTemplate:
     return cast(ChatTemplate, getattr(import_module(module), name)())
 
 
+def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a loop and a thread of its own: the caller may stand inside an actor's loop."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 @lru_cache(maxsize=2)
-def _opened(settings: Settings, engine_url: str) -> Campaign:
+def open_campaign(settings: Settings, engine_url: str) -> Campaign:
+    """The campaign against one engine address; made once per process."""
     spec = settings.spec
     provider = provider_of(settings)
     # A session that died left its sandboxes behind under the same owner.
-    asyncio.run(provider.sweep(settings.owner))
+    run_apart(provider.sweep(settings.owner))
     evaluation = () if spec.evaluation is None else load_pool(Path(spec.evaluation.path))[: spec.evaluation.num_tasks]
     run = settings.run
     world = build_world(

@@ -10,6 +10,7 @@ from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.checkpoints.scores import record_scores
 from t1cli.plugin.patches.control_plane import patch_now
 from t1cli.plugin.to_sample import evaluation_data, to_samples
+from t1cli.plugin.workers import trial_maker
 from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult
 from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
@@ -28,7 +29,7 @@ def generate_batch(args: Any, rollout_id: int) -> Any:
     campaign = campaign_of(args)
     keep(campaign.settings)
     plan = rollout_plan(campaign.spec, rollout_id, campaign.tasks)
-    result = asyncio.run(run_rollout(campaign.world, plan))
+    result = asyncio.run(run_rollout(campaign.world, plan, make_trial=trial_maker(args, campaign)))
     save_rows(campaign.settings.run.rollouts / f"rollout_{rollout_id:06d}.npz", result.rows)
     samples = to_samples(
         result.rows,

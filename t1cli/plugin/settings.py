@@ -43,11 +43,12 @@ def settings_of(args: Any) -> Settings:
             "slime was started without t1's settings: its namespace has no key `t1`",
             hint="`t1 launch` passes them by --custom-config-path",
         )
-    return _parsed(json.dumps(value, sort_keys=True))
+    return parse_settings(json.dumps(value, sort_keys=True))
 
 
 @lru_cache(maxsize=4)
-def _parsed(text: str) -> Settings:
+def parse_settings(text: str) -> Settings:
+    """Settings from their JSON text, as another process is given them."""
     value = json.loads(text)
     spec = ExperimentSpec.model_validate_json(json.dumps(value["spec"]))
     return Settings(

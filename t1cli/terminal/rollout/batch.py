@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from t1cli.errors import T1Error
 from t1cli.terminal.rollout.ledger import ledger_of
@@ -68,19 +69,41 @@ class RolloutResult:
     """Fewer groups than asked for."""
 
 
+class PlayableTrial(Protocol):
+    """A trial as a rollout handles it: `Trial` here, or one that is played on another node."""
+
+    plan: TrialPlan
+
+    def cancel(self, task: asyncio.Task[TrialResult], cause: str) -> None:
+        """End the trial, running as `task`, with outcome cancelled."""
+        ...
+
+    def cancelled_result(self) -> TrialResult:
+        """The result of a trial that was cancelled before its first step."""
+        ...
+
+    async def run(self) -> TrialResult:
+        """Play it to its end."""
+        ...
+
+
+TrialMaker = Callable[[TrialWorld, TrialPlan, MeteredEngine], PlayableTrial]
+
+
 async def run_rollout(
     world: TrialWorld,
     plan: RolloutPlan,
     *,
     on_trial: Callable[[TrialResult], None] | None = None,
     finished: Sequence[TrialResult] = (),
+    make_trial: TrialMaker = Trial,
 ) -> RolloutResult:
     """Run one rollout to its end. Raises RolloutAborted, MissingRouting and WrongRouting; leaves nothing running.
 
     `finished` are scored trials of this very rollout that an interrupted session left: they count as they are.
     """
     async with world.connect() as engine:
-        rollout = _Rollout(world, plan, MeteredEngine(engine), on_trial or (lambda _: None))
+        rollout = _Rollout(world, plan, MeteredEngine(engine), on_trial or (lambda _: None), make_trial)
         rollout.take_over(finished)
         return await rollout.run()
 
@@ -102,12 +125,18 @@ class _Rollout:
     """The state of one rollout while it runs."""
 
     def __init__(
-        self, world: TrialWorld, plan: RolloutPlan, engine: MeteredEngine, on_trial: Callable[[TrialResult], None]
+        self,
+        world: TrialWorld,
+        plan: RolloutPlan,
+        engine: MeteredEngine,
+        on_trial: Callable[[TrialResult], None],
+        make_trial: TrialMaker,
     ) -> None:
         self.world, self.plan, self.engine, self.on_trial = world, plan, engine, on_trial
+        self.make_trial = make_trial
         self.groups = {group_id: _Group(task) for group_id, task in group_tasks(plan).items()}
         self.taken_over: tuple[TrialResult, ...] = ()
-        self.running: dict[asyncio.Task[TrialResult], Trial] = {}
+        self.running: dict[asyncio.Task[TrialResult], PlayableTrial] = {}
         self.accepted: list[int] = []
         self.ended: list[TrialResult] = []
 
@@ -139,7 +168,7 @@ class _Rollout:
         return self._result(asyncio.get_running_loop().time() - started)
 
     def _launch(self, group_id: int, sample: int, attempt: int) -> None:
-        trial = Trial(self.world, self._trial_plan(group_id, sample, attempt), self.engine)
+        trial = self.make_trial(self.world, self._trial_plan(group_id, sample, attempt), self.engine)
         task = asyncio.create_task(self._after_backoff(trial), name=trial.plan.trial_id)
         self.running[task] = trial
 
@@ -154,7 +183,7 @@ class _Rollout:
             seed=int.from_bytes(hashlib.sha256(f"{self.world.seed}:{within}".encode()).digest()[:4], "big"),
         )
 
-    async def _after_backoff(self, trial: Trial) -> TrialResult:
+    async def _after_backoff(self, trial: PlayableTrial) -> TrialResult:
         if trial.plan.attempt:
             ceiling = self.plan.first_backoff_seconds * 2.0 ** min(trial.plan.attempt - 1, 20)
             try:

@@ -71,6 +71,7 @@ class Head:
             "OMP_NUM_THREADS": "1",
             # A machine that others use too.
             "RAY_raylet_start_wait_time_s": "240",
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "240",
             "RAY_health_check_period_ms": "20000",
             "RAY_health_check_timeout_ms": "60000",
             "RAY_agent_register_timeout_ms": "240000",

@@ -1,0 +1,107 @@
+"""Trials on the rollout nodes themselves (catalogue S10): the coordinator decides, its node does not carry the traffic.
+
+A worker holds its share of the sandbox places, talks to the engines from its own node, and hands back finished rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from t1cli.cluster.node_actors import NodeActors
+from t1cli.plugin.campaign import Campaign, open_campaign
+from t1cli.plugin.settings import parse_settings
+from t1cli.terminal.harness.engine import Engine
+from t1cli.terminal.rollout.metered import MeteredEngine
+from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
+from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.result import TrialPlan, TrialResult
+from t1cli.terminal.rollout.trial import Trial
+from t1cli.terminal.rollout.world import TrialWorld
+
+TARGET = "t1cli.plugin.trial_worker:TrialWorker"
+
+
+class TrialWorker:
+    """One node's trials. Made inside a Ray actor, from plain values."""
+
+    def __init__(self, settings_json: str, engine_url: str, places: int) -> None:
+        self._campaign: Campaign = open_campaign(parse_settings(settings_json), engine_url)
+        # Every node has a share of the provider's capacity, so that all nodes together stay within it.
+        self._world = replace(self._campaign.world, slots=Slots(places))
+        self._running: dict[str, tuple[asyncio.Task[TrialResult], Trial]] = {}
+
+    async def play(self, plan: TrialPlan, run_tag: str) -> tuple[TrialResult, int]:
+        """One trial, and the tokens that its engine sampled for it."""
+        async with self._world.connect() as engine:
+            metered = MeteredEngine(engine)
+            trial = Trial(replace(self._world, run_tag=run_tag), plan, metered)
+            task = asyncio.create_task(trial.run())
+            self._running[plan.trial_id] = (task, trial)
+            try:
+                return await task, metered.sampled_tokens
+            finally:
+                del self._running[plan.trial_id]
+
+    async def cancel(self, trial_id: str, cause: str) -> None:
+        """End one trial with outcome cancelled; `play` returns its result."""
+        if trial_id in self._running:
+            task, trial = self._running[trial_id]
+            trial.cancel(task, cause)
+
+
+class RemoteTrial:
+    """A Trial whose body runs on another node; the same promises: a result for every way it can end."""
+
+    def __init__(self, workers: NodeActors, world: TrialWorld, plan: TrialPlan, engine: Engine) -> None:
+        self.plan = plan
+        self._workers, self._world, self._engine = workers, world, engine
+        self._address = workers.addresses[plan.group_id % len(workers.addresses)]
+        self._cancelled_for = ""
+
+    def cancel(self, task: asyncio.Task[TrialResult], cause: str) -> None:
+        """End the trial, running as `task`, with outcome cancelled."""
+        self._cancelled_for = self._cancelled_for or cause
+        task.cancel()
+
+    def cancelled_result(self) -> TrialResult:
+        """The result of a trial that was cancelled before its node had begun."""
+        if not self._cancelled_for:
+            raise asyncio.CancelledError
+        return self._lost(Boundary.CANCELLED, self._cancelled_for, "")
+
+    async def run(self) -> TrialResult:
+        """Play it on its node; a lost node is an infrastructure outcome, so the rollout refills it."""
+        playing = asyncio.ensure_future(self._workers.call(self._address, "play", self.plan, self._world.run_tag))
+        try:
+            await asyncio.wait({playing})
+        except asyncio.CancelledError:
+            if not self._cancelled_for:
+                await self._workers.call(self._address, "cancel", self.plan.trial_id, "interrupted")
+                raise
+            await self._workers.call(self._address, "cancel", self.plan.trial_id, self._cancelled_for)
+            await asyncio.wait({playing}, timeout=self._world.close_seconds * 3)
+            if not playing.done():
+                return self.cancelled_result()
+        return self._result(playing)
+
+    def _result(self, playing: asyncio.Future[Any]) -> TrialResult:
+        try:
+            result, sampled_tokens = playing.result()
+        except ConnectionError as gone:
+            return self._lost(Boundary.HARNESS, "worker_lost", str(gone))
+        if isinstance(self._engine, MeteredEngine):
+            self._engine.sampled_tokens += sampled_tokens
+        assert isinstance(result, TrialResult)
+        return result
+
+    def _lost(self, boundary: Boundary, cause: str, detail: str) -> TrialResult:
+        return TrialResult(self.plan, Outcome(False, StopReason.FAILED, boundary, cause, detail))
+
+
+def rollout_addresses(worker_urls: list[str]) -> tuple[str, ...]:
+    """The hosts of the router's engines, each once."""
+    hosts = [urlsplit(url if "://" in url else f"//{url}").hostname for url in worker_urls]
+    return tuple(dict.fromkeys(host for host in hosts if host))
