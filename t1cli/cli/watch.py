@@ -51,6 +51,7 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
 ) -> int:
     """Apply rules to a run's metrics; exit 1 after a warning, a stop or the run's death, 3 when blind."""
     from t1cli.launch.attempts import runs_root
+    from t1cli.ui.streams import leave_when_unread
     from t1cli.watch.actions.all import Allowed
     from t1cli.watch.session import Session
     from t1cli.watch.sources.open_source import open_source
@@ -63,6 +64,8 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
         others = [open_source(name, runs_root(runs_dir)) for name in also]
         controls = [open_source(name, runs_root(runs_dir)) for name in control]
         return _sweep(session, sweep, others, controls, as_json=json)
+    if not replay:
+        leave_when_unread()
     run = _run_json if json else _run_text
     return run(session, replay, interval, Allowed(allow_stop or opened.allow_stop, allow_pause, grace, webhook, pin))
 
@@ -161,6 +164,7 @@ def _acknowledge(session: Session) -> int:
 
 def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed) -> int:
     from t1cli.ui.console import answer
+    from t1cli.ui.watch_live import Footer
     from t1cli.ui.watch_view import Lines, print_alert, print_blind, print_result, print_start
     from t1cli.watch.actions.all import Actions
 
@@ -181,9 +185,15 @@ def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed)
             say(actions.alert(raised))
 
         print_start(session.opened.name, session.packs, living=session.opened.run is not None)
-        listener.row, listener.alert, listener.tick = lines.row, alarm, lambda: say(actions.tick())
-        result = session.follow(interval_seconds=interval)
-        lines.close()
+        with Footer() as footer:
+
+            def tick() -> None:
+                say(actions.tick())
+                footer.show(session.engine)
+
+            listener.row, listener.alert, listener.tick = lines.row, alarm, tick
+            result = session.follow(interval_seconds=interval)
+            lines.close()
         say(actions.ended(result))
     print_result(result)
     return ExitCode.YES if result.healthy else ExitCode.NO

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -172,3 +173,24 @@ def test_an_allowed_stop_is_asked_for_once_and_a_restarted_watcher_stays_silent(
     assert "! stop dead" not in second
     assert "stop report" in second
     assert "run stopped" in second
+
+
+def test_on_a_terminal_the_lines_are_the_same(run: SyntheticRun, tmp_path: Path) -> None:
+    for rollout in range(2):
+        run.rollout(rollout)
+    run.end()
+    command = [str(Path(sys.executable).with_name("t1")), "watch", "quickstart"]
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "T1_RUNS_DIR": str(tmp_path / "runs"), "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    text = b""
+    while True:
+        try:
+            text += os.read(leader, 65536)
+        except OSError:  # the terminal's other end is closed: the process is gone
+            break
+    os.close(leader)
+    assert process.wait(30) == 0
+    assert b"rollout 1/6" in text
+    assert b"rollout 2/6" in text
