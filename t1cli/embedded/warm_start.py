@@ -36,7 +36,7 @@ from t1cli.terminal.tasks.generator import GeneratedTask
 GOAL = 0.45
 ACCEPTED = (0.30, 0.65)
 MEASURED_TASKS = 60
-EASY_UNTIL = 0.5
+EASY_UNTIL = 0.9
 """Command probability on one-step tasks at which the other difficulties join."""
 MEASURE_FROM = 0.2
 """Command probability from which on the check rate, which is higher, is measured."""
