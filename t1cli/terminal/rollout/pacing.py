@@ -81,15 +81,30 @@ class Pace:
         self._interval_seconds = 0.0 if per_second is None else 1.0 / per_second
         self._lock = threading.Lock()
         self._next = 0.0
+        self._passed = float("-inf")
 
     async def take(self) -> float:
         """Wait for this caller's pass; returns the seconds waited."""
+        asked = time.monotonic()
+        with self._lock:
+            at = max(asked, self._next)
+            self._next = at + self._interval_seconds
+        await asyncio.sleep(at - asked)
+        if not self._interval_seconds:
+            return 0.0
+        # A loop that was held up wakes several at once; the provider would count them as a burst.
+        while (wait_seconds := self._pass()) > 0:
+            await asyncio.sleep(wait_seconds)
+        return time.monotonic() - asked
+
+    def _pass(self) -> float:
+        """Seconds until the next pass; 0 when this one is it."""
         with self._lock:
             now = time.monotonic()
-            at = max(now, self._next)
-            self._next = at + self._interval_seconds
-        await asyncio.sleep(at - now)
-        return at - now
+            left_seconds = self._passed + self._interval_seconds - now
+            if left_seconds <= 0:
+                self._passed = now
+            return max(0.0, left_seconds)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

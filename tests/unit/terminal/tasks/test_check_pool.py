@@ -1,0 +1,197 @@
+"""A pool with a dozen kinds of broken task among good ones: each is found, and called what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from t1cli.errors import BadInput
+from t1cli.spec.sandbox import LocalSandbox
+from t1cli.terminal.sandbox.local import LocalProvider
+from t1cli.terminal.tasks.check_pool import PoolCheck, check_pool, task_directories
+from t1cli.terminal.tasks.convert import convert_pool
+from t1cli.terminal.tasks.load import load_pool
+from t1cli.terminal.tasks.static_check import static_problems
+
+TASKS = Path(__file__).parents[4] / "experiments/quickstart/tasks"
+
+OWN_TEST_SH = '#!/bin/sh\nmkdir -p "${T1_ROOT:-}/logs/verifier"\n'
+REPORT = '{"results": {"summary": {"start": %s}, "tests": [{"name": "a", "status": "passed"}]}}'
+
+
+def edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
+    return lambda task: (task / name).write_text(change((task / name).read_text())) and None
+
+
+def own_script(*lines: str) -> Callable[[Path], None]:
+    return edit("tests/test.sh", lambda _: OWN_TEST_SH + "\n".join(lines) + "\n")
+
+
+def logs(line: str) -> str:
+    return f'{line} > "${{T1_ROOT:-}}/logs/verifier/'
+
+
+# What is broken -> the kind that the check must name, and how it is broken.
+BROKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "no-test-script": ("layout", lambda task: (task / "tests" / "test.sh").unlink()),
+    "no-toml": ("layout", edit("task.toml", lambda _: "[agent\n")),
+    "empty-instruction": ("layout", edit("instruction.md", lambda _: "\n")),
+    "link-out": ("layout", lambda task: (task / "tests" / "link").symlink_to("/etc/passwd")),
+    "no-solution": ("no-oracle", lambda task: shutil.rmtree(task / "solution")),
+    "wrong-solution": ("oracle-fails", edit("solution/solve.sh", lambda _: "#!/bin/sh\ntrue\n")),
+    "failing-solution": ("oracle-fails", edit("solution/solve.sh", lambda _: "#!/bin/sh\nexit 3\n")),
+    "too-easy": ("no-op-full", edit("tests/test_outputs.py", lambda _: "def test_a(): pass\n")),
+    "no-report": (
+        "ctrf-missing",
+        own_script('test -e "${T1_ROOT:-}/solution"', logs("echo $((1 - $?))") + 'reward.txt"'),
+    ),
+    "old-report": (
+        "ctrf-stale",
+        own_script(
+            logs(f"echo '{REPORT % 1000000000}'") + 'ctrf.json"',
+            logs('test -e "${T1_ROOT:-}/solution"; echo $((1 - $?))') + 'reward.txt"',
+        ),
+    ),
+    "collection-error": ("reward-missing", edit("tests/test_outputs.py", lambda text: text + "\nimport nowhere\n")),
+    "empty-report": (
+        "ctrf-empty",
+        own_script(
+            logs('echo \'{"results": {"tests": []}}\'') + 'ctrf.json"',
+            logs('test -e "${T1_ROOT:-}/solution"; echo $((1 - $?))') + 'reward.txt"',
+        ),
+    ),
+    "online": (
+        "verifier-online",
+        edit("tests/test.sh", lambda text: text.replace("code=$?", "code=$?\npip install x", 1)),
+    ),
+    "errexit": ("reward-line", edit("tests/test.sh", lambda text: text.replace("#!/bin/sh", "#!/bin/sh\nset -eu", 1))),
+    "hangs": ("verifier-timeout", own_script("sleep 60", logs("echo 1") + 'reward.txt"')),
+    "wrong-count": (
+        "test-count",
+        edit("task.toml", lambda text: text.replace("expected_tests = ", "expected_tests = 9")),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One good task's copies, each broken in one way, and three good ones."""
+    path = tmp_path_factory.mktemp("pool")
+    sources = sorted(entry for entry in TASKS.iterdir() if entry.is_dir())
+    for number in range(3):
+        shutil.copytree(sources[number], path / f"good-{number}")
+    for name, (_, break_it) in BROKEN.items():
+        shutil.copytree(sources[0], path / name)
+        toml = path / name / "task.toml"
+        toml.write_text(toml.read_text().replace("timeout_sec = 60.0", "timeout_sec = 4.0"))
+        break_it(path / name)
+    return path
+
+
+def checked(pool: Path, scratch: Path, record: Path | None = None) -> PoolCheck:
+    async def whole() -> PoolCheck:
+        provider = LocalProvider(LocalSandbox(), scratch)
+        try:
+            return await check_pool(task_directories(pool), provider, record=record)
+        finally:
+            await provider.close()
+
+    return asyncio.run(whole())
+
+
+@pytest.fixture(scope="module")
+def found(pool: Path, tmp_path_factory: pytest.TempPathFactory) -> PoolCheck:
+    return checked(pool, tmp_path_factory.mktemp("scratch"), pool.parent / "record.jsonl")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_kind_of_broken_task_is_named(name: str, found: PoolCheck) -> None:
+    task = next(task for task in found.tasks if task.name == name)
+    assert not task.ok and BROKEN[name][0] in {problem.kind for problem in task.problems}, task.problems
+
+
+def test_good_tasks_are_good_and_the_pool_is_measured(found: PoolCheck) -> None:
+    assert found.good == 3 and {task.name for task in found.tasks if task.ok} == {"good-0", "good-1", "good-2"}
+    assert found.suggested_scale and found.spread(lambda task: task.verify_seconds)["max"] > 0
+
+
+def test_a_second_look_runs_only_what_has_changed(pool: Path, found: PoolCheck, tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    shutil.copyfile(pool.parent / "record.jsonl", record)
+    with record.open("a") as file:
+        file.write('{"name": "cut off')
+    edit("instruction.md", lambda text: text + "again\n")(pool / "good-1")
+    again = checked(pool, tmp_path / "scratch", record)
+    assert again.resumed == len(BROKEN) + 2 and again.good == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "kinds"),
+    [
+        ("mkdir -p /logs/verifier\npytest x\necho $? > /logs/verifier/reward.txt\n", set()),
+        ("mkdir -p /l\nset -e\nif pytest x; then echo 1 > reward.txt; fi\n", set()),
+        ("mkdir -p /l\nset -e\npytest x || code=1\necho 1 > reward.txt\n", set()),
+        ("mkdir -p /l\nset -e\ntrap finish EXIT\npytest x\necho 1 > reward.txt\n", set()),
+        ("mkdir -p /l\nset -euo pipefail\npytest x\necho 1 > reward.txt\n", {"reward-line"}),
+        ("mkdir -p /l\npytest x\n", {"reward-line"}),
+        ("mkdir -p /l\n# curl is not called\npytest x\necho 1 > reward.txt\n", set()),
+        ("mkdir -p /l\nuvx pytest x\necho 1 > reward.txt\n", {"verifier-online"}),
+        ("pytest x\necho 1 > reward.txt\n", {"log-directory"}),
+    ],
+)
+def test_a_script_is_judged_by_its_text(script: str, kinds: set[str], tmp_path: Path) -> None:
+    (tmp_path / "test.sh").write_text(script)
+    assert {problem.kind for problem in static_problems(tmp_path / "test.sh", network=False)} == kinds
+
+
+def older_task(path: Path) -> None:
+    (path / "tests").mkdir(parents=True)
+    (path / "task.yaml").write_text("instruction: |\n  Write one.\ndifficulty: easy\nmax_test_timeout_sec: 30\n")
+    (path / "Dockerfile").write_text("FROM scratch\n")
+    (path / "docker-compose.yaml").write_text("services:\n  client:\n    build: .\n")
+    test = 'if [ "$(cat one)" = 1 ]; then echo "1 passed"; else echo "FAILED test_outputs.py::test_one"; fi\n'
+    (path / "run-tests.sh").write_text(test)
+    (path / "solution.sh").write_text("echo 1 > one\n")
+
+
+def test_an_older_pool_is_converted_and_its_oracle_solves_it(tmp_path: Path) -> None:
+    older_task(tmp_path / "old" / "write-one")
+    (converted,) = convert_pool(tmp_path / "old", tmp_path / "new")
+    assert converted.notes == ()
+    (task,) = load_pool(tmp_path / "new")
+    assert (task.instruction, task.difficulty, task.verifier_timeout_seconds) == ("Write one.\n", "easy", 30.0)
+    (result,) = checked(tmp_path / "new", tmp_path / "scratch").tasks
+    # Solved by its oracle and not by nothing; per-test results are what such a pool does not have.
+    assert {problem.kind for problem in result.problems} == {"ctrf-missing"}
+    with pytest.raises(BadInput, match="exists"):
+        convert_pool(tmp_path / "old", tmp_path / "new")
+    with pytest.raises(BadInput, match="is converted before it is used"):
+        load_pool(tmp_path / "old", layout="terminal-bench")
+    with pytest.raises(BadInput) as refused:
+        task_directories(tmp_path / "old" / "write-one" / "tests")
+    assert "no task" in str(refused.value)
+
+
+def test_all_problems_of_an_older_pool_are_reported_at_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "old" / name).mkdir(parents=True)
+        (tmp_path / "old" / name / "task.yaml").write_text("difficulty: easy\n")
+    with pytest.raises(BadInput) as refused:
+        convert_pool(tmp_path / "old", tmp_path / "new")
+    assert len(refused.value.diagnostics) == 2 and not (tmp_path / "new").exists()
+
+
+def test_the_command_answers_with_an_exit_code_and_one_object(pool: Path, found: PoolCheck) -> None:
+    from typer.testing import CliRunner
+
+    from t1cli.cli.app import app
+
+    record = pool.parent / "record.jsonl"
+    answer = CliRunner().invoke(app, ["tasks", "check", str(pool), "--json", "--record", str(record)])
+    content = json.loads(answer.stdout)
+    assert answer.exit_code == 1 and content["good"] == 3 and content["tasks"] == len(BROKEN) + 3
