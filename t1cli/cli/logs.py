@@ -24,9 +24,12 @@ def command(
     from t1cli.launch.log_tail import follow as follow_log
     from t1cli.ui.json_view import print_object
     from t1cli.ui.runs_view import print_line
+    from t1cli.ui.streams import leave_when_unread
 
     if json and follow:
         raise BadInput("--json answers once: it does not go with --follow", where="--json")
+    if follow:
+        leave_when_unread()
     found = find_run(run, runs_root(runs_dir))
     chosen = choose_log(found, file)
     if json:

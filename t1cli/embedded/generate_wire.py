@@ -13,6 +13,8 @@ from t1cli.embedded.sampling import SamplingParams
 from t1cli.embedded.tokenizer import tokenizer
 
 DEFAULT_NEW_TOKENS = 128
+LEAST_TEMPERATURE = 1e-18
+"""Logits over anything smaller are infinite in fp32, and the log-probs no numbers."""
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "top_k": (None, -1, 0),
     "min_p": (None, 0, 0.0),
@@ -76,12 +78,15 @@ def parse_sampling(params: Any) -> SamplingParams:
     seed = params.get("sampling_seed")
     if seed is not None:
         seed = int(_number(params, "sampling_seed", default=0, low=0, high=2**63 - 1, whole=True))
+    temperature = _number(params, "temperature", default=1.0, low=0.0, high=100.0)
+    if 0 < temperature < LEAST_TEMPERATURE:
+        raise BadRequest(f"`sampling_params.temperature` must be 0 or at least {LEAST_TEMPERATURE:g}")
     stop = params.get("stop_token_ids")
     return SamplingParams(
         max_new_tokens=int(
             _number(params, "max_new_tokens", default=DEFAULT_NEW_TOKENS, low=1, high=2**31, whole=True)
         ),
-        temperature=_number(params, "temperature", default=1.0, low=0.0, high=100.0),
+        temperature=temperature,
         top_p=_number(params, "top_p", default=1.0, low=1e-6, high=1.0),
         stop_token_ids=() if stop is None else _ids(stop, "stop_token_ids"),
         seed=seed,

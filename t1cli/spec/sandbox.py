@@ -44,7 +44,7 @@ class PoolSandbox(Block):
 
     kind: Literal["pool"] = "pool"
     """A sandbox pool over HTTP."""
-    urls: tuple[str, ...]
+    urls: tuple[str, ...] = Field(min_length=1)
     """Pool servers (or one router)."""
     max_tasks: PositiveInt
     """Different tasks that one server holds at once."""
