@@ -33,11 +33,12 @@ def start_point(spec: ExperimentSpec, run: RunDirectory, family: str) -> StartPo
     if common is not None:
         steps = {roles[d].role: None if finished_rollout(d) == common else common for d in roles}
         return StartPoint("resume", common, steps.get("actor"), steps.get("critic"), weights_only)
-    by_role = {owner.role: whole[directory] for directory, owner in roles.items()}
-    if by_role.get("critic") and not by_role["actor"]:
-        newest = max(by_role["critic"])
-        directory = next(d for d, owner in roles.items() if owner.role == "critic")
-        step = None if finished_rollout(directory) == newest else newest
+    by_role = {owner.role: directory for directory, owner in roles.items()}
+    critic = by_role.get("critic")
+    # An actor that was saved and is damaged now is no actor that was never saved.
+    if critic is not None and whole[critic] and finished_rollout(by_role["actor"]) is None:
+        newest = max(whole[critic])
+        step = None if finished_rollout(critic) == newest else newest
         return StartPoint("critic_only", None, None, step, weights_only)
     _refuse_unusable(roles)
     return StartPoint("fresh")
