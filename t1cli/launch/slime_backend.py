@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from t1cli.cluster.address import ClusterAddress, cluster_address
 from t1cli.cluster.jobs import JobRequest, Jobs
@@ -35,6 +36,9 @@ from t1cli.spec.engine import SlimeEngine
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
+FAMILIES_WITH_A_TEMPLATE: Final = frozenset({"t1-tiny"})
+"""What `t1cli.plugin.campaign.TEMPLATES` has; a contract test holds the two together."""
+
 
 class SlimeBackend:
     """Campaigns as Ray jobs."""
@@ -43,7 +47,7 @@ class SlimeBackend:
 
     def refusals(self, loaded: LoadedSpec) -> tuple[Refusal, ...]:
         """What no cluster has to be asked for: its address, secrets on their way into a job's metadata."""
-        return (*_address_refusals(loaded), *_secret_refusals(loaded))
+        return (*_address_refusals(loaded), *_template_refusals(loaded), *_secret_refusals(loaded))
 
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
         """The next session's command, environment, role file and job, without secrets; nothing is written."""
@@ -145,6 +149,22 @@ def _address_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
     fix = "`--set engine.ray_address=http://HEAD:8265`, or RAY_ADDRESS in the environment"
     where = loaded.where("engine.ray_address")
     return (Refusal("engine", "no Ray cluster is named to submit to", where, fix, acceptable=False),)
+
+
+def _template_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
+    """A trial would find it out only after every engine has started."""
+    family = loaded.spec.model.family
+    if family in FAMILIES_WITH_A_TEMPLATE:
+        return ()
+    return (
+        Refusal(
+            "template",
+            f"no append-only chat template for model.family `{family}`: the rollout function could not render a turn",
+            loaded.where("model.family"),
+            f"families with one in this version: {', '.join(sorted(FAMILIES_WITH_A_TEMPLATE))}",
+            acceptable=False,
+        ),
+    )
 
 
 def _secret_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:

@@ -30,7 +30,7 @@ from t1cli.terminal.trajectory.store import load_rows
 
 from .conftest import ROOT, SECRET, Head, Listener, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def run_of(options, name: str) -> RunDirectory:
@@ -74,7 +74,7 @@ def test_a_stop_request_waits_for_a_save_and_a_resume_goes_on(head: Head, load, 
     loaded = load("stops", "rollout.num_rollouts=40", "engine.env.STUB_TRAIN_SECONDS='0.5'")
     run = run_of(options, "stops")
     failures = _in_background(lambda: launch(loaded, options, listener, stages))
-    wait_until(lambda: _rollouts(run) >= 1, 120, "the first rollout")
+    wait_until(lambda: _rollouts(run) >= 1, 400, "the first rollout")
     with pytest.raises(Refused, match="running already"):
         launch(loaded, options, Listener(), stages)
     elsewhere = replace(options, runs_root=options.runs_root / "elsewhere")
@@ -82,7 +82,7 @@ def test_a_stop_request_waits_for_a_save_and_a_resume_goes_on(head: Head, load, 
         launch(loaded, elsewhere, Listener(), stages)
     answer = stop_after_next_save(run.path.parent)
     assert answer.stops_after_rollouts is not None and answer.job_id == read_ray_job(run).job_id
-    failures.join(120)
+    failures.join(400)
     assert standing(run).state is RunState.STOPPED
     first = _rollouts(run)
     assert first < 40
@@ -100,7 +100,7 @@ def test_a_killed_launcher_leaves_a_job_that_is_followed_again(head: Head, load,
     loaded = load("orphan", "rollout.num_rollouts=12", "engine.env.STUB_TRAIN_SECONDS='1.0'")
     run = run_of(options, "orphan")
     child = _launch_in_a_process(loaded, options)
-    wait_until(lambda: _rollouts(run) >= 1, 120, "the first rollout")
+    wait_until(lambda: _rollouts(run) >= 1, 400, "the first rollout")
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert standing(run).state is RunState.UNKNOWN
@@ -116,10 +116,10 @@ def test_stopping_now_names_what_is_lost(head: Head, load, listener, stages, opt
     loaded = load("now", "rollout.num_rollouts=50", "engine.env.STUB_TRAIN_SECONDS='0.5'")
     run = run_of(options, "now")
     ended = _in_background(lambda: launch(loaded, options, listener, stages))
-    wait_until(lambda: _rollouts(run) >= 3, 120, "three rollouts")
+    wait_until(lambda: _rollouts(run) >= 3, 400, "three rollouts")
     answer = stop_now(run.path.parent)
     assert answer.ended and answer.lost_rollouts and answer.lost_rollouts[0] % 2 == 0
-    ended.join(60)
+    ended.join(300)
     assert standing(run).state is RunState.INTERRUPTED
 
 
@@ -143,9 +143,9 @@ def test_a_killed_head_is_recovered_from(weights: Path, load, listener, stages, 
         loaded = load("lost", "rollout.num_rollouts=9", *over)
         run = run_of(options, "lost")
         ended = _in_background(lambda: launch(loaded, options, listener, stages))
-        wait_until(lambda: (run.actor_checkpoints / "iter_0000001").exists(), 120, "a save")
+        wait_until(lambda: (run.actor_checkpoints / "iter_0000001").exists(), 400, "a save")
         assert mine.kill() > 3
-        ended.join(60)
+        ended.join(300)
         assert standing(run).state is RunState.FAILED and "CouldNotAsk" in standing(run).detail
         with pytest.raises(Refused, match="may still run"):
             launch(loaded, replace(options, resume=True), listener, stages)

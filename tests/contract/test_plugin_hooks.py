@@ -1,0 +1,63 @@
+"""What a launch tells slime and what the plugin has are the same: paths, signatures, templates."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from t1cli.launch.slime_backend import FAMILIES_WITH_A_TEMPLATE
+from t1cli.launch.slime_job import SETUP_HOOK
+from t1cli.plugin.campaign import TEMPLATES
+from t1cli.slime.compile import hooks as paths
+
+# slime v0.3.0's calls of each extension point: positional arguments and keywords.
+CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    paths.GENERATE_ROLLOUT: (("args", "rollout_id", "data_source"), ("evaluation",)),
+    paths.GENERATE: (("args", "sample", "sampling_params"), ("evaluation",)),
+    paths.TASK_SOURCE: (("args",), ()),
+    paths.START_TRAINER: (("args",), ()),
+    paths.EXPLAIN_VARIANCE: (("args", "rollout_id", "rollout_data"), ()),
+    paths.GROUP_REWARDS: (("args", "samples"), ()),
+    paths.RECORD_CORRECTION: (
+        ("args",),
+        ("pg_loss", "train_log_probs", "rollout_log_probs", "loss_masks", "total_lengths", "response_lengths"),
+    ),
+    SETUP_HOOK: ((), ()),
+}
+
+
+def resolve(path: str) -> Callable[..., Any]:
+    """As slime does: split at the last dot."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("path", CALLS, ids=lambda path: path.rpartition(".")[2])
+def test_every_hook_resolves_and_takes_slimes_call(path: str) -> None:
+    positional, keywords = CALLS[path]
+    inspect.signature(resolve(path)).bind(*positional, **dict.fromkeys(keywords))
+
+
+def test_every_own_path_of_the_arguments_is_tested_here() -> None:
+    own = {
+        value for value in vars(paths).values() if isinstance(value, str) and value.startswith("t1cli.plugin.hooks.")
+    }
+    assert own <= set(CALLS)
+
+
+def test_the_data_source_has_slimes_methods() -> None:
+    source = resolve(paths.TASK_SOURCE)
+    for name in ("get_samples", "add_samples", "save", "load", "__len__"):
+        assert callable(getattr(source, name))
+
+
+def test_generate_is_a_coroutine_function() -> None:
+    assert inspect.iscoroutinefunction(resolve(paths.GENERATE))
+
+
+def test_a_launch_knows_the_families_that_the_plugin_can_render() -> None:
+    assert set(TEMPLATES) == FAMILIES_WITH_A_TEMPLATE
