@@ -66,10 +66,22 @@ def _variables(texts: list[str]) -> dict[str, str]:
 
 def _put(text: str, output: Path | None, *, quiet: bool) -> None:
     if output is not None:
+        _refuse_foreign(output)
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text)
     elif not quiet:
         typer.echo(text, nl=False)
+
+
+def _refuse_foreign(output: Path) -> None:
+    """A file that `t1 convert` did not write is somebody's work."""
+    if not output.exists():
+        return
+    with output.open(errors="replace") as file:
+        head = "".join(file.readline() for _ in range(2))
+    if not any(mark in head for mark in ("Read from the slime script", "written by `t1 convert")):
+        hint = "name another file, or remove it first"
+        raise BadInput(f"{output} exists and was not written by t1 convert", str(output), hint)
 
 
 def _say_needs(source: str, reasons: tuple[Note, ...], *, as_json: bool) -> None:

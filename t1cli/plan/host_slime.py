@@ -46,9 +46,16 @@ def _per_gpu(spec: ExperimentSpec, layout: Layout, workload: Workload) -> dict[s
         "cpu_optimizer": roles * host_optimizer_bytes(counts, layout, workload.optimizer),
         "offloaded_train_state": offloaded if workload.train_offload else 0.0,
         "actor_weights": weights,
-        "reference_snapshot": weights if spec.algorithm.kl_loss_coef > 0 else 0.0,
+        "reference_snapshot": weights if needs_reference(spec) else 0.0,
         "old_actor_snapshots": weights * old_actor_copies(spec),
     }
+
+
+def needs_reference(spec: ExperimentSpec) -> bool:
+    """Whether slime loads the reference model: for a KL penalty, or for a KL loss, be its weight 0."""
+    algorithm = spec.algorithm
+    loss = algorithm.kl_loss_coef > 0 if algorithm.use_kl_loss is None else algorithm.use_kl_loss
+    return loss or algorithm.kl_reward_coef > 0
 
 
 def old_actor_copies(spec: ExperimentSpec) -> int:

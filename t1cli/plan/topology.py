@@ -67,6 +67,8 @@ def placement_problems(spec: ExperimentSpec, topology: Topology) -> tuple[str, .
             f"{topology.total_gpus} GPUs are booked ({parts}), the cluster has {spec.hardware.num_nodes} nodes × "
             f"{spec.hardware.gpus_per_node} = {topology.cluster_gpus}"
         )
+    if spec.algorithm.kind == "grpo" and spec.algorithm.loss == "sft_loss" and not cut.rollout_gpus:
+        return tuple(problems)  # given answers need no engine
     if topology.rollout_gpus < cut.gpus_per_engine:
         problems.append(f"{cut.rollout_gpus} rollout GPUs hold no engine of {cut.gpus_per_engine} GPUs")
     elif topology.rollout_gpus % cut.gpus_per_engine:

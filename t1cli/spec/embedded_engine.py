@@ -21,7 +21,7 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
     algorithm, rollout = spec.algorithm, spec.rollout
     checks = {
         "engine.kind": (spec.engine.kind != "embedded", f"{spec.engine.kind} is another engine"),
-        "sandbox.kind": (spec.sandbox.kind != "local", f"trials run on this machine here, not in {spec.sandbox.kind}"),
+        "sandbox.kind": (spec.sandbox.kind == "harbor", "trials run in local or pool sandboxes here, not in Harbor's"),
         "rollout.pipeline": (rollout.pipeline == "fully_async", "there is no fully_async pipeline here"),
         "rollout.summary.kind": (rollout.summary.kind != "none", "histories are not summarised here"),
         "rollout.harness": (rollout.harness != "builtin", f"the agent loop here is builtin, not {rollout.harness}"),
@@ -30,6 +30,18 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
         "algorithm.kl_loss_coef": (algorithm.kl_loss_coef > 0, "there is no reference model for a KL loss here"),
         "algorithm.entropy_coef": (algorithm.entropy_coef > 0, "entropy is logged here, without an effect"),
         "algorithm.aux_loss_coef": (algorithm.aux_loss_coef > 0, "there is no load-balancing loss here"),
+        "algorithm.per_token_loss": (algorithm.per_token_loss, "every sample weighs alike here"),
+        "algorithm.use_kl_loss": (algorithm.use_kl_loss is True, "there is no reference model for a KL loss here"),
+        "algorithm.adam.warmup_fraction": (bool(algorithm.adam.warmup_fraction), "learning rates are constant here"),
+        "algorithm.adam.min_learning_rate": (
+            bool(algorithm.adam.min_learning_rate),
+            "learning rates are constant here",
+        ),
+        "rollout.stop_token_ids": (bool(rollout.stop_token_ids), "a reply ends with the model's own token here"),
+        "rollout.dynamic_filter": (rollout.dynamic_filter is not None, "no group is filtered here"),
+        "trainer.attention_dropout": (spec.trainer.attention_dropout > 0, "there is no dropout here"),
+        "trainer.hidden_dropout": (spec.trainer.hidden_dropout > 0, "there is no dropout here"),
+        "checkpoint.load_dir": (spec.checkpoint.load_dir is not None, "a campaign goes on from its own run here"),
         "algorithm.correction.kind": (algorithm.correction.kind == "apply", "importance weights are only recorded"),
     }
     found = {key: message for key, (wrong, message) in checks.items() if wrong}
@@ -46,6 +58,10 @@ def _ppo(algorithm: PPO) -> dict[str, str]:
 
 def _grpo(algorithm: GRPO) -> dict[str, str]:
     checks = {
+        "algorithm.estimator": (algorithm.estimator != "grpo", f"{algorithm.estimator} is not computed here"),
+        "algorithm.loss": (algorithm.loss != "policy_loss", "there is nothing to imitate here"),
+        "algorithm.kl_reward_coef": (algorithm.kl_reward_coef > 0, "there is no reference model for a KL penalty here"),
+        "algorithm.normalize_advantages": (algorithm.normalize_advantages, "advantages are not whitened here"),
         "algorithm.steps_per_rollout": (algorithm.steps_per_rollout > 1, "one optimizer step per rollout here"),
         "algorithm.length_normalize": (algorithm.length_normalize, "advantages are not divided by length here"),
     }

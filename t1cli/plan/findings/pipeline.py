@@ -70,6 +70,8 @@ def old_policy(draft: Draft) -> Iterator[Finding]:
     algorithm, rollout = draft.spec.algorithm, draft.spec.rollout
     if rollout.pipeline == "sync":
         return
+    if algorithm.kind == "grpo" and algorithm.loss == "sft_loss":
+        return  # nothing is sampled, so there is no behaviour policy
     keep = algorithm.keep_old_actor
     if keep is False:
         yield draft.finding(

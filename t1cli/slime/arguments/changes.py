@@ -120,6 +120,14 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda a: a.has("load_debug_rollout_data") and not a.on("debug_train_only"),
         "--load-debug-rollout-data implies --debug-train-only: no engine starts", "nothing to do",
     ),
+    *(
+        Rule(
+            CHANGED, "notice", "--" + dest.replace("_", "-"),
+            lambda a, dest=dest: a.has(dest),  # type: ignore[misc]
+            f"slime turns --{dest.replace('_', '-')} on itself", "leave it out",
+        )
+        for dest in ("use_distributed_optimizer", "sglang_enable_metrics", "sglang_enable_draft_weights_cpu_backup")
+    ),
     Rule(
         CHANGED, "warning", "--fp16",
         lambda a: a.has("fp16") and a.on("fp16"),

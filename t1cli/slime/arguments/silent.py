@@ -131,7 +131,11 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "C9", "warning", "--keep-old-actor",
-        lambda a: a.asynchronous and not _ppo(a) and not a.on("keep_old_actor") and not a.on("use_rollout_logprobs"),
+        lambda a: a.asynchronous
+        and not _ppo(a)
+        and a.text("loss_type") != "sft_loss"
+        and not a.on("keep_old_actor")
+        and not a.on("use_rollout_logprobs"),
         "train_async.py without --keep-old-actor: old log-probs come from weights one update newer than the sampler's",
         "add --keep-old-actor and --update-weights-interval 1",
     ),

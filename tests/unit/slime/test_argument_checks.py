@@ -191,6 +191,8 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --tokenizer-type HuggingFaceTokenizer", "--hf-checkpoint", "T-change", "warning"),
     ("+ --use-rollout-routing-replay --use-routing-replay", "implies", "T-change", "notice"),
     ("+ --custom-config-path /c.yaml", "after slime's own checks", "T-change", "notice"),
+    ("+ --use-distributed-optimizer", "itself", "T-change", "notice"),
+    ("+ --sglang-enable-metrics", "itself", "T-change", "notice"),
     ("+ --load-debug-rollout-data /d", "no engine starts", "T-change", "warning"),
 ]  # fmt: skip
 

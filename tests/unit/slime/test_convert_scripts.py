@@ -209,6 +209,10 @@ def test_the_command_writes_a_spec_or_says_which_lines_need_help(tmp_path: Path)
     assert code == 0 and script.startswith("#!/bin/bash") and "MODEL_ARGS=(" in script
     code, _, aside = run("convert", str(CHECKOUT / "examples/shapes/run-broken.sh"))
     assert code == 1 and "run-broken.sh:6" in aside
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("name: mine\n")
+    assert run("convert", str(CHECKOUT / "scripts/run-dense.sh"), "--output", str(mine))[0] == 2
+    assert mine.read_text() == "name: mine\n"
     code, text, _ = run("convert", str(CHECKOUT / "scripts/run-moe-nodes.sh"), "--json", "--set", "BASE_FOLDER=/b")
     assert code == 0 and '"placeholders"' in text and "MASTER_ADDR" in text
     assert run("convert", str(CHECKOUT / "scripts/run-dense.sh"), "--set", "nonsense")[0] == 2
