@@ -141,7 +141,7 @@ def test_diagnosis_needs_all_signs_and_no_absent_sign() -> None:
     assert (engine.diagnoses[0].first, engine.diagnoses[0].evidence) == (1, ("length 5 below 10",))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     values=st.lists(st.one_of(st.floats(-2, 2), st.just(math.nan)), max_size=60),
     window=st.integers(1, 5),

@@ -157,7 +157,7 @@ def test_scanners_agree_line_by_line_with_the_reference() -> None:
     assert list(scan(text, find=find_literals)) == reference
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(0, 10**6), max_size=6), kills=st.lists(st.booleans(), min_size=7, max_size=7))
 def test_killed_anywhere_it_neither_loses_nor_repeats(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], kills: list[bool]

@@ -41,7 +41,7 @@ def test_train_axis_is_joined_on_the_rollout(tmp_path: Path) -> None:
     assert MetricsFile(path, steps_per_rollout=2).poll()[0].step == 3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cuts=st.lists(st.integers(0, len(LINES)), max_size=8))
 def test_any_chunking_gives_the_same_rows(tmp_path_factory: object, cuts: list[int]) -> None:
     path = tmp_path_factory.mktemp("chunks") / "metrics.jsonl"  # type: ignore[attr-defined]

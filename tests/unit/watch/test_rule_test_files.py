@@ -61,10 +61,10 @@ def test_a_wrong_figure_fails_the_tests(tmp_path: Path, pack: str, rule: str, ke
     (written,) = [entry for entry in found["rules"] if entry["name"] == rule]
     written[key] = wrong
     (tmp_path / "mutant.yaml").write_text(yaml.safe_dump(found), encoding="utf-8")
-    tests = SHIPPED.read_text(encoding="utf-8")
-    assert "invariants]" in tests
-    # A later pack's rule replaces the one before it.
-    (tmp_path / "tests.yaml").write_text(tests.replace("invariants]", "invariants, mutant.yaml]"), encoding="utf-8")
+    tests = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
+    tests["tests"] = [test for test in tests["tests"] if rule in test.get("expect", {})]
+    tests["rules"].append("mutant.yaml")  # a later pack's rule replaces the one before it
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests), encoding="utf-8")
     result = CliRunner().invoke(app, ["watch", "test", str(tmp_path / "tests.yaml")])
     assert result.exit_code == 1, result.stdout
     assert f"rule {rule}" in result.stdout

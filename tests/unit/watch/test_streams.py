@@ -71,7 +71,7 @@ def told(pack: str, rows: list[Row], *, already: set[str] | None = None, window:
     return heard
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(values=STEPS, data=st.data())
 def test_restarting_anywhere_tells_every_alert_once(
     pack: str, values: list[tuple[float, float | None]], data: st.DataObject
@@ -92,7 +92,7 @@ def test_restarting_anywhere_tells_every_alert_once(
     assert [alert.key for alert in in_pieces] == [alert.key for alert in whole]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(values=STEPS, seed=st.integers(0, 999), window=st.integers(1, 4))
 def test_permuting_rows_inside_the_window_changes_nothing(
     pack: str, values: list[tuple[float, float | None]], seed: int, window: int
@@ -104,7 +104,7 @@ def test_permuting_rows_inside_the_window_changes_nothing(
     assert told(pack, shuffled, window=window) == told(pack, rows, window=window)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(values=STEPS, cuts=st.lists(st.floats(0, 1), max_size=6))
 def test_any_chunking_of_a_growing_file_equals_the_replay(
     pack: str, tmp_path_factory: pytest.TempPathFactory, values: list[tuple[float, float | None]], cuts: list[float]
@@ -135,7 +135,7 @@ def test_any_chunking_of_a_growing_file_equals_the_replay(
     assert live == whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(values=st.lists(st.floats(0, 1), min_size=1, max_size=30), holes=st.sets(st.integers(0, 60)))
 def test_a_nan_alone_neither_breaches_nor_clears(pack: str, values: list[float], holes: set[int]) -> None:
     """NaN points put between the others move nothing but steps."""
