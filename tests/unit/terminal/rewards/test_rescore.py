@@ -1,0 +1,50 @@
+"""A run's stored verdicts under another reward: the same numbers where nothing changes, and the new rule's where it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from t1cli.spec.reward import Binary, CtrfCount, MultiplicativeLength
+from t1cli.terminal.rewards.rescore import compare, rescore
+
+
+def trial(number: int, passed: int, *, scored: bool = True, ctrf: str = "ok", turns: int = 3) -> dict[str, object]:
+    verdict = {"solved": passed == 4, "ctrf": ctrf, "passed": passed, "total": 4, "expected": 4, "seconds": 1.0}
+    reward = {"value": passed / 20, "source": "ctrf", "accuracy": passed / 4, "binary": float(passed == 4)}
+    return {
+        "trial_id": f"t{number}",
+        "task": "task",
+        "family": "files" if number % 2 else "write",
+        "scored": scored,
+        "verdict": verdict if scored else None,
+        "reward": reward if scored else None,
+        "turns": [{}] * turns,
+        "sampled_tokens": 100,
+    }
+
+
+def write(directory: Path) -> None:
+    directory.mkdir()
+    first = [trial(0, 4), trial(1, 2), trial(2, 0, scored=False)]
+    second = [trial(3, 1, turns=65), trial(4, 4, ctrf="missing")]
+    for number, trials in enumerate((first, second)):
+        lines = "".join(json.dumps(one) + "\n" for one in trials)
+        (directory / f"rollout_{number:06d}.jsonl").write_text(lines + '{"trial_id": "cut')
+
+
+def test_stored_verdicts_are_scored_again(tmp_path: Path) -> None:
+    write(tmp_path / "trials")
+    same = compare(t for t in rescore(tmp_path / "trials", CtrfCount()) if t.trial_id != "t4")
+    assert same is not None and (same.trials, same.changed, same.before_mean) == (3, 0, same.after_mean)
+    binary = {t.trial_id: t.after.value for t in rescore(tmp_path / "trials", Binary())}
+    assert binary == {"t0": 1.0, "t1": 0.0, "t3": 0.0, "t4": 1.0}
+    shaped = {t.trial_id: t.after.value for t in rescore(tmp_path / "trials", CtrfCount(length=MultiplicativeLength()))}
+    assert shaped["t3"] == 0.05 * 0.5 and shaped["t1"] == 0.1
+    dense = compare(rescore(tmp_path / "trials", CtrfCount()))
+    # The solve without a report falls back to 1.0, which outweighs everything that tests were counted for.
+    assert dense is not None and dense.fallback_share > 0.7
+
+
+def test_no_trials_is_no_comparison(tmp_path: Path) -> None:
+    assert compare(rescore(tmp_path, Binary())) is None
