@@ -161,7 +161,12 @@ async def _rollout(scratch: Path, count: int, watched: Watched) -> RolloutResult
         "rollout.over_sampling_batch_size=null",
         "rollout.trial_wall_seconds=900",
     ]
-    overrides += ["rollout.context_tokens=4000", "rollout.max_new_tokens_per_turn=400", "rollout.routing_replay=false"]
+    overrides += [
+        "tasks.timeout_override_seconds=3000",
+        "rollout.context_tokens=4000",
+        "rollout.max_new_tokens_per_turn=400",
+        "rollout.routing_replay=false",
+    ]
     spec = load_experiment(SPEC, overrides).spec
     tasks = load_pool(SPEC.parent / "tasks")
     oracle = Oracle(tasks, lambda: watched.live >= count)

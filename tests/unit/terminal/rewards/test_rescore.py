@@ -1,4 +1,4 @@
-"""A run's stored verdicts under another reward: the same numbers where nothing changes, and the new rule's where it does."""
+"""A run's stored verdicts under another reward: the same numbers where nothing changes, the new rule's elsewhere."""
 
 from __future__ import annotations
 
