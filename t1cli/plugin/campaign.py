@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from t1cli.errors import Refused
-from t1cli.plugin.settings import Settings, settings_of
+from t1cli.plugin.settings import Settings, parse_settings, settings_text
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.limits import evaluation_limits
@@ -50,7 +50,7 @@ class Campaign:
 
 def campaign_of(args: Any) -> Campaign:
     """The campaign of slime's namespace; made once per process and engine address."""
-    return open_campaign(settings_of(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
+    return open_campaign(settings_text(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
 
 
 def provider_of(settings: Settings) -> SandboxProvider:
@@ -76,8 +76,9 @@ def run_apart(work: Coroutine[Any, Any, T]) -> T:
 
 
 @lru_cache(maxsize=2)
-def open_campaign(settings: Settings, engine_url: str) -> Campaign:
+def open_campaign(settings_json: str, engine_url: str) -> Campaign:
     """The campaign against one engine address; made once per process."""
+    settings = parse_settings(settings_json)
     spec = settings.spec
     provider = provider_of(settings)
     # A session that died left its sandboxes behind under the same owner.

@@ -37,13 +37,18 @@ class Settings:
 
 def settings_of(args: Any) -> Settings:
     """The settings in slime's namespace. Raises BadInput when slime was started without them."""
+    return parse_settings(settings_text(args))
+
+
+def settings_text(args: Any) -> str:
+    """The settings as JSON text: what another process is given, and what a cache is keyed by."""
     value = getattr(args, KEY, None)
     if not isinstance(value, Mapping):
         raise BadInput(
             "slime was started without t1's settings: its namespace has no key `t1`",
             hint="`t1 launch` passes them by --custom-config-path",
         )
-    return parse_settings(json.dumps(value, sort_keys=True))
+    return json.dumps(value, sort_keys=True)
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from t1cli.cluster.node_actors import NodeActors
 from t1cli.plugin.campaign import Campaign, open_campaign
-from t1cli.plugin.settings import parse_settings
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
@@ -28,7 +27,7 @@ class TrialWorker:
     """One node's trials. Made inside a Ray actor, from plain values."""
 
     def __init__(self, settings_json: str, engine_url: str, places: int) -> None:
-        self._campaign: Campaign = open_campaign(parse_settings(settings_json), engine_url)
+        self._campaign: Campaign = open_campaign(settings_json, engine_url)
         # Every node has a share of the provider's capacity, so that all nodes together stay within it.
         self._world = replace(self._campaign.world, slots=Slots(places))
         self._running: dict[str, tuple[asyncio.Task[TrialResult], Trial]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from functools import lru_cache, partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from t1cli.cluster.node_actors import NodeActors
 from t1cli.errors import CouldNotAsk
 from t1cli.plugin.campaign import Campaign
-from t1cli.plugin.settings import KEY
+from t1cli.plugin.settings import settings_text
 from t1cli.plugin.trial_worker import TARGET, RemoteTrial, rollout_addresses
 from t1cli.terminal.rollout.batch import TrialMaker
 from t1cli.terminal.rollout.from_spec import sandbox_capacity
@@ -26,7 +25,7 @@ def trial_maker(args: Any, campaign: Campaign) -> TrialMaker:
     addresses = _engine_hosts(url)
     if len(addresses) < 2:
         return Trial
-    workers = _workers(json.dumps(getattr(args, KEY), sort_keys=True), url, addresses, _share(campaign, addresses))
+    workers = _workers(settings_text(args), url, addresses, _share(campaign, addresses))
     return Trial if workers is None else partial(RemoteTrial, workers)
 
 
