@@ -14,7 +14,7 @@ from memory_model.architecture import Architecture
 from memory_model.coefficients import DEFAULT, Coefficients
 from memory_model.device import Device
 from memory_model.layout import Layout
-from memory_model.predict import predict_once
+from memory_model.predict import predict
 from memory_model.prediction import Phase
 from memory_model.readings import Instrument
 from memory_model.terms.term import Role
@@ -97,7 +97,7 @@ def calibrate(observations: Sequence[Observation], names: Sequence[str] | None =
 
 def expected(item: Observation, coefficients: Coefficients) -> float:
     """What the instrument of an observation would have shown, GiB."""
-    prediction = predict_once(
+    prediction = predict(
         item.arch, item.layout, item.workload, item.device, item.role, coefficients=coefficients, band=(1.0, 1.0)
     )
     read = prediction.stages if item.stage is None else (prediction.stages[item.stage],)

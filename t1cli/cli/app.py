@@ -37,6 +37,7 @@ COMMANDS: tuple[str, ...] = (
     "rescore",
     "tasks",
     "convert",
+    "calibrate",
 )
 
 
