@@ -51,8 +51,11 @@ verify-learning: install ## Prove that training learns: 3 seeds and a control (a
 verify-replay: install ## Prove what routing replay does to the log-prob gap.
 	$(BIN)/python -m t1cli.embedded.replay_study
 
-verify-memory: install ## Predict every measured memory case and print the errors.
+verify-memory: install ## Predict every measured memory case, search the 122B, trace Megatron if it is installed.
 	$(BIN)/python -m memory_model.evaluate
+	$(BIN)/python -m pytest -m slow tests/unit/memory_model -s
+	@if $(BIN)/python -W ignore -c "import megatron.core" 2>/dev/null; then $(BIN)/python -W ignore -m memory_model.oracle; \
+	  else echo "oracle skipped: pip install -e '.[oracle]' brings megatron-core"; fi
 
 verify-watch: install ## Prove the log classifier's speed against grep on 600 MB, and the report in Chromium.
 	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest tests/perf/test_log_scan.py -s

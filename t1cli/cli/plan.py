@@ -27,6 +27,7 @@ def command(
     explain: Annotated[str | None, typer.Option(metavar="KEY", help="Show where a value came from.")] = None,
     diff: Annotated[str | None, typer.Option(metavar="PLAN_OR_SPEC", help="Compare with a plan, run or spec.")] = None,
     search: Annotated[bool, typer.Option(help="List layouts that fit, best first.")] = False,
+    plot: Annotated[bool, typer.Option(help="Draw the terms of every stage and phase.")] = False,
 ) -> int:
     """Answer whether a campaign fits and what is wrong with it; exit 0 yes, 1 no."""
     from t1cli.plan.build import build_plan
@@ -42,7 +43,12 @@ def command(
         return _diff(loaded, plan, diff, as_json=json)
     accepted = plan.accepted_for_launch and not (strict and plan.verdict == "TIGHT")
     exit_code = ExitCode.YES if accepted else ExitCode.NO
-    _show(plan, exit_code, as_json=json)
+    if plot and not json:
+        from t1cli.ui.memory_plot import print_plot
+
+        print_plot(plan)
+    else:
+        _show(plan, exit_code, as_json=json)
     return exit_code
 
 

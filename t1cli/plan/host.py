@@ -10,11 +10,11 @@ from t1cli.spec.experiment import ExperimentSpec
 
 GIB = 2**30
 
-# The embedded engine, measured with psutil on a quickstart run: a torch process is 0.35 GiB resident, the private Ray
-# (GCS, raylet, agents) 0.6 GiB. fp32 weights, gradients and two moments: 16 B a parameter.
+# The embedded engine. Assumed round figures, not measured: what a process that imports torch for CPUs keeps resident, and
+# a private Ray (GCS, raylet, agents). Exact: fp32 weights, gradients and two moments are 16 B a parameter.
 TORCH_PROCESS_GIB, RAY_GIB, TRAINER_BYTES_PER_PARAMETER = 0.35, 0.6, 16
 EMBEDDED_PROCESSES = 3
-# A shell and pytest inside a local sandbox; its limit (`sandbox.limits.memory_mib`) is far above what it uses.
+# Assumed: a shell and pytest inside a local sandbox; its limit (`sandbox.limits.memory_mib`) is far above that.
 LOCAL_SANDBOX_GIB = 0.0625
 
 

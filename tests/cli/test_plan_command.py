@@ -128,6 +128,7 @@ def test_search_as_json_and_as_a_table() -> None:
     result = t1("qwen3-8b-grpo", "--search", "--json")
     found = json.loads(result.stdout)
     assert result.exit_code == 0 and found["searched"] >= len(found["layouts"]) > 20
+    assert found["seconds"] > 0 and found["memory_overlay"] is None
     assert {"tp", "pp", "cp", "ep", "etp", "vpp", "peak_gib", "verdict", "score", "why_not"} <= set(found["layouts"][0])
     table = t1("qwen3-8b-grpo", "--search")
     assert "Next: `t1 plan qwen3-8b-grpo --set " in table.stdout and "settings predicted in" in table.stdout
