@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from t1cli.launch.metrics_reader import LAST_STEP
 from t1cli.watch.sources.source import Row
 
 AXES = ("rollout/step", "eval/step", "train/step")
@@ -37,7 +38,10 @@ def flat_row(
 def as_number(value: object) -> float | None:
     """Numbers, the spellings of NaN and infinity, and numpy's own; everything else is not a metric."""
     if isinstance(value, bool | int | float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # a whole number beyond floating point
+            return math.nan
     if not isinstance(value, str):
         return None
     text = value.strip()
@@ -62,6 +66,7 @@ def _flattened(found: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str
 def _step(flat: Mapping[str, Any], steps_per_rollout: int) -> int | None:
     for axis in (*AXES, *PLAIN_STEPS):
         step = flat.get(axis)
-        if isinstance(step, int | float) and not isinstance(step, bool) and math.isfinite(step):
+        # Compared, not converted: a JSON number may be larger than any float. NaN compares as no step.
+        if isinstance(step, int | float) and not isinstance(step, bool) and 0 <= step <= LAST_STEP:
             return int(step) // steps_per_rollout if axis == "train/step" else int(step)
     return None

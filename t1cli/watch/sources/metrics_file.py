@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from errno import EINVAL
 from pathlib import Path
+from stat import S_ISREG
 
 from t1cli.errors import CouldNotAsk
 from t1cli.watch.sources.flat_row import flat_row
@@ -37,9 +39,8 @@ class MetricsFile:
         except FileNotFoundError:
             text = b""
         except OSError as error:
-            raise CouldNotAsk(
-                f"cannot read {self._path}: {error}", hint="check the path and its permissions"
-            ) from error
+            message = f"cannot read {self._path}: {error.strerror}"
+            raise CouldNotAsk(message, str(self._path), "check the path and its permissions") from error
         self._drained = finished
         return tuple(row for line in text.splitlines() if (row := self._row(line)) is not None)
 
@@ -49,8 +50,10 @@ class MetricsFile:
         return self._drained
 
     def _read_new(self) -> bytes:
+        stat = self._path.stat()
+        if not S_ISREG(stat.st_mode):  # a pipe would be waited for, a device never ends
+            raise OSError(EINVAL, "no regular file")
         with self._path.open("rb") as file:
-            stat = self._path.stat()
             if stat.st_ino != self._inode or stat.st_size < self._offset:
                 self._inode, self._offset = stat.st_ino, 0
             file.seek(self._offset)
@@ -62,7 +65,7 @@ class MetricsFile:
     def _row(self, line: bytes) -> Row | None:
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(found, dict):
             return None
