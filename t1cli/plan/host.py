@@ -10,8 +10,8 @@ from t1cli.spec.experiment import ExperimentSpec
 
 GIB = 2**30
 
-# The embedded engine. Assumed round figures, not measured: what a process that imports torch for CPUs keeps resident, and
-# a private Ray (GCS, raylet, agents). Exact: fp32 weights, gradients and two moments are 16 B a parameter.
+# The embedded engine. Assumed round figures, not measured: what a process that imports torch for CPUs keeps resident,
+# and a private Ray (GCS, raylet, agents). Exact: fp32 weights, gradients and two moments are 16 B a parameter.
 TORCH_PROCESS_GIB, RAY_GIB, TRAINER_BYTES_PER_PARAMETER = 0.35, 0.6, 16
 EMBEDDED_PROCESSES = 3
 # Assumed: a shell and pytest inside a local sandbox; its limit (`sandbox.limits.memory_mib`) is far above that.
