@@ -1,0 +1,106 @@
+"""Three rollouts on the embedded server through the hooks, in real sandboxes, held to slime's rules by the double."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from t1cli.plugin import hooks
+from t1cli.spec.load import load_experiment
+from t1cli.terminal.trajectory.store import load_rows
+
+DOUBLE = Path(__file__).parent / "slime_double"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def args(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
+    """slime's namespace with an engine behind it."""
+    import torch
+
+    from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+    from t1cli.embedded.server_process import inference_server
+    from t1cli.embedded.weights import save_weights
+
+    root = tmp_path_factory.mktemp("plugin")
+    small = ("rollout.batch_size=2", "rollout.max_turns=2", "rollout.context_tokens=256", "sandbox.capacity=4")
+    pool = f"tasks.path={ROOT / 'experiments/quickstart/tasks'}"
+    spec = load_experiment(Path("quickstart"), [*small, pool, "engine.kind=slime"]).spec
+    torch.manual_seed(0)
+    config = TinyMoEConfig.from_architecture(spec.model.architecture)
+    save_weights(root / "model.safetensors", TinyMoE(config).state_dict(), config)
+    run = root / "runs/quickstart/attempt_1"
+    ours = {
+        "spec": spec.model_dump(mode="json"),
+        "run_dir": str(run),
+        "family": "f" * 12,
+        "session": 1,
+        "actor_dir": str(run / "checkpoints/actor"),
+        "critic_dir": str(run / "checkpoints/critic"),
+    }
+    with inference_server(root / "model.safetensors", "--max-batch", "4") as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        sys.path.insert(0, str(DOUBLE))
+        yield Namespace(
+            t1=ours,
+            sglang_router_ip=host,
+            sglang_router_port=int(port),
+            n_samples_per_prompt=1,
+            rollout_batch_size=2,
+            global_batch_size=2,
+            save=None,
+            load=None,
+            tis_clip=2.0,
+        )
+        sys.path.remove(str(DOUBLE))
+    for name in [name for name in sys.modules if name == "slime" or name.startswith("slime.")]:
+        del sys.modules[name]
+
+
+@pytest.mark.timeout(300)
+def test_three_rollouts_keep_slimes_rules(args: Namespace) -> None:
+    from slime.ray.rollout import flatten, train_data
+
+    run, units = Path(args.t1["run_dir"]), []
+    for rollout_id in range(3):
+        output = hooks.generate_rollout(args, rollout_id, None, evaluation=False)
+        samples = flatten(output.samples, args.n_samples_per_prompt)
+        raw, shaped = hooks.group_rewards(args, samples)
+        data = train_data(samples, raw, shaped, replay=True)
+        assert len(set(data["group_ids"])) == args.global_batch_size, "the batch is full"
+        assert output.metrics["terminal/groups"] == 2 and raw == [s.metadata["raw_reward"] for s in samples]
+        rows = load_rows(run / "rollouts" / f"rollout_{rollout_id:06d}.npz")
+        assert [sample.tokens for sample in samples] == [row.tokens.tolist() for row in rows]
+        units += data["group_ids"]
+    assert len(set(units)) == 6, "no number of a trial repeats over rollouts"
+
+
+@pytest.mark.timeout(300)
+def test_one_trial_for_slimes_own_loops(args: Namespace) -> None:
+    from slime.ray.rollout import flatten
+
+    source = hooks.TaskSource(args)
+    ((sample,),) = source.get_samples(1)
+    found = asyncio.run(hooks.generate(args, sample, {}))
+    assert flatten([[found]], 1) and all(one.group_id == sample.index for one in found)
+    assert all(one.reward is not None and one.status.value in ("completed", "truncated") for one in found)
+
+
+def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path) -> None:
+    saved = Namespace(**{**vars(args), "save": str(tmp_path), "load": str(tmp_path)})
+    saved.t1 = {**args.t1, "actor_dir": str(tmp_path), "critic_dir": None}
+    saved.advantage_estimator = "grpo"
+    one = hooks.TaskSource(saved)
+    first = [group[0].metadata["t1_task"] for group in one.get_samples(5)]
+    one.add_samples([one.get_samples(1)[0]])
+    one.save(3)
+    again = hooks.TaskSource(saved)
+    again.load(3)
+    rest = [group[0].metadata["t1_task"] for group in again.get_samples(3)]
+    whole = [group[0].metadata["t1_task"] for group in hooks.TaskSource(saved).get_samples(8)]
+    assert first + rest == whole
