@@ -7,6 +7,7 @@ so that no request spans two versions.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -28,6 +29,10 @@ _T = TypeVar("_T")
 
 PREFILL_TOKENS = 2048
 """Prompt tokens admitted per round; a longer prompt goes alone."""
+
+SHARED_STEP_SECONDS = 0.008
+"""Least time between steps where the engine shares its cores with sandboxes. A step costs nearly the same for one
+request as for eight, so that stepping at once for every straggler takes the cores that would bring the next ones."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,9 @@ class InferenceEngine:
         *,
         weight_version: str = "0",
         threads: int = 1,
+        step_seconds: float = 0.0,
     ) -> None:
+        """`step_seconds`: least time between two steps; see SHARED_STEP_SECONDS."""
         settings = settings or DecoderSettings()
         check_shapes(weights, config, where="initial weights")
         self.config, self.settings = config, settings
@@ -105,15 +112,17 @@ class InferenceEngine:
         self._pause: Literal["no", "admission", "all"] = "no"
         self._closed = False
         self._broken: BaseException | None = None
-        self._threads = threads
+        self._threads, self._step_seconds = threads, step_seconds
         self._thread = threading.Thread(target=self._loop, name="decode", daemon=True)
         self._thread.start()
 
     @classmethod
-    def from_file(cls, path: Path, settings: DecoderSettings | None = None, *, threads: int = 1) -> InferenceEngine:
+    def from_file(
+        cls, path: Path, settings: DecoderSettings | None = None, *, threads: int = 1, step_seconds: float = 0.0
+    ) -> InferenceEngine:
         """An engine on weights written by `save_weights`."""
         config = read_config(path)
-        return cls(config, read_weights(path, config), settings, threads=threads)
+        return cls(config, read_weights(path, config), settings, threads=threads, step_seconds=step_seconds)
 
     def __enter__(self) -> InferenceEngine:
         return self
@@ -211,6 +220,7 @@ class InferenceEngine:
         torch.set_num_threads(self._threads)
         try:
             while True:
+                began = time.monotonic()
                 with self._condition:
                     self._condition.wait_for(self._has_work)
                     if self._closed and not self._running:
@@ -223,6 +233,7 @@ class InferenceEngine:
                     self._advance(admitted, self._prefill(admitted))
                 if decoding:
                     self._advance(decoding, self._decode(decoding))
+                time.sleep(max(0.0, began + self._step_seconds - time.monotonic()))
         except BaseException as error:
             self._fail_all(error)
             raise

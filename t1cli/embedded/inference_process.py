@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from t1cli.embedded.decoder import DecoderSettings
-from t1cli.embedded.inference import InferenceEngine
+from t1cli.embedded.inference import SHARED_STEP_SECONDS, InferenceEngine
 from t1cli.embedded.model import TinyMoEConfig
 from t1cli.embedded.server import listen, serve
 from t1cli.errors import T1Error
@@ -34,7 +34,12 @@ class InferenceProcess:
         torch.set_num_threads(self._options.server_threads)
         config = TinyMoEConfig.from_architecture(self._spec.model.architecture)
         self._engine = InferenceEngine(
-            config, weights, self._settings(), weight_version=str(version), threads=self._options.server_threads
+            config,
+            weights,
+            self._settings(),
+            weight_version=str(version),
+            threads=self._options.server_threads,
+            step_seconds=SHARED_STEP_SECONDS,
         )
         sock = listen("127.0.0.1", 0)
         threading.Thread(target=serve, args=(self._engine, sock), name="http", daemon=True).start()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from t1cli.embedded.inference import SHARED_STEP_SECONDS
 from t1cli.embedded.server_process import RunningServer, inference_server
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.errors import T1Error
@@ -78,6 +79,7 @@ def _server_options(spec: ExperimentSpec) -> tuple[str, ...]:
         *("--max-batch", str(spec.engine.max_batch), "--max-context", str(spec.rollout.context_tokens)),
         *("--dtype", spec.engine.router_dtype, "--router-noise", str(spec.engine.router_noise)),
         *("--threads", str(spec.engine.server_threads), "--seed", str(spec.seed)),
+        *("--step-seconds", str(SHARED_STEP_SECONDS)),
     )
 
 

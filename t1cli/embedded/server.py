@@ -275,6 +275,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--router-noise", type=float, default=0.0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--step-seconds", type=float, default=0.0, help="least time between two decoding steps")
     options = parser.parse_args(arguments)
     settings = DecoderSettings(
         slots=options.max_batch,
@@ -283,7 +284,9 @@ def main(arguments: list[str] | None = None) -> None:
         router_noise=options.router_noise,
         seed=options.seed,
     )
-    engine = InferenceEngine.from_file(options.checkpoint, settings, threads=options.threads)
+    engine = InferenceEngine.from_file(
+        options.checkpoint, settings, threads=options.threads, step_seconds=options.step_seconds
+    )
     sock = listen(options.host, options.port)
     host, port = sock.getsockname()[:2]
     print(json.dumps({"host": host, "port": port, "pid": os.getpid()}), flush=True)
