@@ -90,12 +90,12 @@ class Pace:
             at = max(asked, self._next)
             self._next = at + self._interval_seconds
         await asyncio.sleep(at - asked)
-        if not self._interval_seconds:
-            return 0.0
-        # A loop that was held up wakes several at once; the provider would count them as a burst.
-        while (wait_seconds := self._pass()) > 0:
+        return at - asked
+
+    async def settle(self) -> None:
+        """Right before the creating call: a loop that was held up wakes several at once, which would be a burst."""
+        while self._interval_seconds and (wait_seconds := self._pass()) > 0:
             await asyncio.sleep(wait_seconds)
-        return time.monotonic() - asked
 
     def _pass(self) -> float:
         """Seconds until the next pass; 0 when this one is it."""

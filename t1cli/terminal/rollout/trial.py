@@ -110,7 +110,7 @@ class Trial:
 
     async def _create(self) -> Sandbox:
         """A ready sandbox. One that is finished too late or while the trial is being cancelled is destroyed."""
-        creating = asyncio.ensure_future(self._world.provider.create(self.plan.trial_id, owner=self._world.owner))
+        creating = asyncio.ensure_future(self._paced())
         with self._part("create", Boundary.PROVIDER):
             try:
                 await asyncio.wait({creating}, timeout=min(self._world.create_seconds, self._budgets.trial_seconds))
@@ -121,6 +121,10 @@ class Trial:
                 await finish(self._discard(creating), seconds=2 * self._world.close_seconds)
                 raise TimeoutError
             return creating.result()
+
+    async def _paced(self) -> Sandbox:
+        await self._world.pace.settle()
+        return await self._world.provider.create(self.plan.trial_id, owner=self._world.owner)
 
     async def _discard(self, creating: asyncio.Future[Sandbox]) -> None:
         # A creation that is cut off half-way may leave a machine behind; letting it finish and closing it does not.
