@@ -119,8 +119,10 @@ def run(experiment: str, overrides: Sequence[str], options: Options) -> Study:
     if shipped is None:
         raise T1Error("the study needs a policy that acts, not random weights")
     with tempfile.TemporaryDirectory(prefix="t1-replay-") as scratch:
-        arm = Arm("replay-study", loaded.spec.seed, control=False)
-        trained = train(experiment, arm, (*overrides, f"rollout.num_rollouts={options.rollouts}"), Path(scratch))
+        trained = shipped
+        if options.rollouts:
+            arm = Arm("replay-study", loaded.spec.seed, control=False)
+            trained = train(experiment, arm, (*overrides, f"rollout.num_rollouts={options.rollouts}"), Path(scratch))
         config = TinyMoEConfig.from_architecture(loaded.spec.model.architecture)
         model = TinyMoE(config)
         model.load_state_dict(read_weights(trained, config))
@@ -138,7 +140,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Progress on stderr, one JSON object on stdout."""
     parser = argparse.ArgumentParser(description="Measure what routing replay does to the log-prob gap.")
     parser.add_argument("--experiment", default="quickstart")
-    parser.add_argument("--rollouts", type=int, default=4, help="PPO steps before the measurement")
+    parser.add_argument(
+        "--rollouts", type=int, default=4, help="rollouts trained on before; 0 measures the first weights"
+    )
     parser.add_argument("--repeats", type=int, default=8, help="trials per task of the pool")
     parser.add_argument("--router-noise", type=float, default=0.02, help="of the second condition")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
