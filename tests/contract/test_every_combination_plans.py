@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
 
 from hypothesis import HealthCheck, given, settings
@@ -81,9 +82,10 @@ def test_the_numbers_are_found() -> None:
     assert {"rollout.batch_size", "algorithm.critic.learning_rate", "model.architecture.num_experts"} <= set(NUMBERS)
 
 
-@settings(max_examples=EXAMPLES, deadline=5000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(experiment_names()), overrides=_settings())
 def test_a_combination_is_planned_or_refused(name: str, overrides: list[str]) -> None:
+    began = time.process_time()
     try:
         loaded = load_experiment(experiments_dir() / name, overrides)
     except BadInput as refused:
@@ -92,3 +94,4 @@ def test_a_combination_is_planned_or_refused(name: str, overrides: list[str]) ->
     plan = build_plan(loaded, source=name)
     json.dumps(plan.to_json(), allow_nan=False)
     print_plan(plan, exit_code=0)
+    assert time.process_time() - began < 5, "a plan takes seconds"
