@@ -259,7 +259,8 @@ def _bounded(call: Callable[[], T], address: str, what: str, seconds: float) -> 
 
 def _translated(problem: BaseException, address: str, what: str) -> BaseException:
     name, text = type(problem).__name__, str(problem)
-    if "Authentication" in name or "401" in text or "403" in text:
+    # Not the bare numbers: an address may hold them.
+    if "Authentication" in name or "status code 401" in text or "status code 403" in text:
         return CouldNotAsk(
             f"the Ray cluster refused this client's authentication ({AUTH_VARIABLE}={os.environ.get(AUTH_VARIABLE)})",
             where=address,

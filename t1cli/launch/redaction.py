@@ -25,7 +25,7 @@ _NOT_SECRET: Final = frozenset({"PWD"})
 """The shell's working directory is no password."""
 _HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|value|heads?|ids?|loss|count|dim|path|fingerprint|file")
 _NO_SECRET_VALUES: Final = frozenset(
-    {"", "true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", REDACTED}
+    {"", "true", "false", "none", "null", "yes", "no", "on", "off", "disabled", "token", "0", "1", REDACTED}
 )
 
 _NUMERIC_SECRET: Final = re.compile(r"(?i)pass(?:word|wd|phrase)|secret|credential|pwd|_pin$")

@@ -174,6 +174,7 @@ def load(head: Head, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedSpe
             "rollout.max_new_tokens_per_turn=8",
             "checkpoint.every_rollouts=2",
             "algorithm.critic.critic_only_steps=0",
+            "model.checkpoints.warm_critic=null",
             "sandbox.capacity=2",
             *overrides,
         ]

@@ -62,3 +62,12 @@ def test_refused_authentication_names_the_variable() -> None:
     with pytest.raises(CouldNotAsk, match="RAY_AUTH_MODE") as refused:
         Jobs(Refusing(), "http://head:8265").living({})
     assert "RAY_AUTH_TOKEN" in refused.value.diagnostics[0].hint
+
+
+def test_a_port_that_looks_like_a_status_is_no_refusal() -> None:
+    class Away:
+        def list_jobs(self) -> None:
+            raise ConnectionError("Failed to connect to Ray at address: http://127.0.0.1:54019.")
+
+    with pytest.raises(CouldNotAsk, match="not reachable"):
+        Jobs(Away(), "http://127.0.0.1:54019").living({})
