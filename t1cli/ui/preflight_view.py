@@ -23,7 +23,7 @@ def print_check(result: CheckResult) -> None:
 
 def print_summary(report: PreflightReport, spec_argument: str, *, seconds: float) -> None:
     """The counts line, and the next command."""
-    counts = Counter(check.status for check in report.checks)
+    counts = Counter[str](check.status for check in report.checks)
     said = ", ".join(f"{counts[state]} {_word(state)}" for state in MARKS if counts[state])
     console = answer()
     console.print(f"{said} in {seconds:.1f} s")

@@ -231,10 +231,10 @@ def test_a_person_sees_what_changed_before_answering(
 ) -> None:
     t1("launch", "experiments/quickstart", *SHORT, "--yes")
     monkeypatch.setattr("t1cli.ui.launch_dialogue.TextDialogue.can_ask", lambda self: True)
-    changed = ("launch", "experiments/quickstart", *SHORT, "--set", "algorithm.actor_learning_rate=2e-4")
+    changed = ("launch", "experiments/quickstart", *SHORT, "--set", "algorithm.actor_learning_rate=3e-4")
     for typed, attempts in (("n\n", 1), ("", 1), ("y\n", 2)):
         result = CliRunner().invoke(app, list(changed), input=typed)
-        assert "algorithm.actor_learning_rate  0.0001 → 0.0002" in result.stderr
+        assert "algorithm.actor_learning_rate  0.0002 → 0.0003" in result.stderr
         assert "Start it? [y/N]" in result.stderr and "Start it?" not in result.stdout
         assert result.exit_code == (0 if attempts == 2 else 1)
         assert len(list((tmp_path / "runs/quickstart").glob("attempt_*"))) == attempts

@@ -56,6 +56,6 @@ def test_the_keys_that_scripts_rely_on_are_there_and_documented() -> None:
         parts = [part for part in key.split(".") if not part.isdigit()]
         if parts[:2] == ["memory", "roles"]:
             parts = ["memory", "roles", "<role>", *parts[3:]]
-        if "terms" in parts:
-            parts = parts[: parts.index("terms") + 1]
+        for by_name in {"terms", "coefficients"} & set(parts):
+            parts = parts[: parts.index(by_name) + 1]
         assert f"`{'.'.join(parts)}`" in page, f"{key} is not in {REFERENCE_PAGE.name}"

@@ -169,11 +169,11 @@ def test_R4_a_resumed_session_finds_no_trial_of_the_former_one(loaded, options, 
 
 def test_resuming_another_campaign_is_refused_with_what_differs(load, options, listener, stages) -> None:
     launch(load(), options, listener, stages())
-    changed = load("algorithm.actor_learning_rate=2e-4", "rollout.batch_size=8")
+    changed = load("algorithm.actor_learning_rate=3e-4", "rollout.batch_size=8")
     with pytest.raises(Refused) as refused:
         launch(changed, replace(options, resume=True), listener, stages())
-    assert "algorithm.actor_learning_rate 0.0001 → 0.0002" in refused.value.message
-    assert "rollout.batch_size 16 → 8" in refused.value.message
+    assert "algorithm.actor_learning_rate 0.0002 → 0.0003" in refused.value.message
+    assert "rollout.batch_size 60 → 8" in refused.value.message
 
 
 def test_resuming_may_extend_the_campaign_and_takes_the_runs_own_spec(load, options, listener, stages) -> None:

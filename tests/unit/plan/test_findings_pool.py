@@ -49,7 +49,7 @@ def test_S1_uneven_hashing_is_said(findings_of):
 def test_S1_an_account_refuses_and_local_sandboxes_wait(findings_of):
     (refused,) = findings_of("S1", T1, "sandbox.capacity=280")
     assert refused.severity == "error" and "wants 560 sandboxes, 280 exist at once (2.0×)" in refused.message
-    (waits,) = findings_of("S1", "quickstart", "sandbox.capacity=5")
+    (waits,) = findings_of("S1", "quickstart", "rollout.batch_size=16", "sandbox.capacity=5")
     assert waits.severity == "warning" and "4 waves" in waits.message
     assert findings_of("S1", HEALTHY) == []
 

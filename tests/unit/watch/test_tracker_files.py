@@ -60,7 +60,16 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed.communicate()
     for process in processes:
         process.communicate(timeout=60)
+    # The library's writer ends a moment after the process that logged: the run's exit record says that all is there.
+    while time.monotonic() < deadline + 40 and not all(_exited(folder / name) for name in ("a", "b")):
+        time.sleep(0.2)
     return folder
+
+
+def _exited(folder: Path) -> bool:
+    source = WandbOffline(folder)
+    source.poll()
+    return bool(source.exited)
 
 
 def test_wandb_offline_is_read_with_nan_nested_names_and_clock(offline: Path) -> None:

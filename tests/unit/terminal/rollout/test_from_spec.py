@@ -20,7 +20,7 @@ def spec_with(*overrides: str) -> ExperimentSpec:
 
 
 def test_a_rollout_launches_the_surplus_and_is_the_same_after_a_resume(doubles: SimpleNamespace) -> None:
-    spec = spec_with("rollout.over_sampling_batch_size=20", "sandbox.capacity=8")
+    spec = spec_with("rollout.batch_size=16", "rollout.over_sampling_batch_size=20", "sandbox.capacity=8")
     tasks = [doubles.task_named(f"t{index}") for index in range(60)]
     plan = rollout_plan(spec, 3, tasks)
     assert len(plan.tasks) == 20 and plan.accept == 16 and plan.allow_short

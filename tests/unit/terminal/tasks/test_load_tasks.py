@@ -102,7 +102,7 @@ def test_pools(tmp_path: Path) -> None:
     assert [task.family for task in load_pool(tmp_path)] == ["append", "write", "write"]
     assert {task.family for task in load_pool(tmp_path, families=("write",))} == {"write"}
     assert "no task of family fly" in problems(lambda: load_pool(tmp_path, families=("fly",)))[0].message
-    assert "cannot be read yet" in problems(lambda: load_pool(tmp_path, layout="terminal-bench"))[0].message
+    assert "is converted before it is used" in problems(lambda: load_pool(tmp_path, layout="terminal-bench"))[0].message
     assert "is no directory" in problems(lambda: load_pool(tmp_path / "none"))[0].message
     broken = [task.path for task in load_pool(tmp_path)][:2]
     for path in broken:
