@@ -9,7 +9,7 @@ from t1cli.launch.metric_names import EVAL_STEP, TRAIN_STEP
 from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.slime_log import LoggedMetrics, LoggedSave, read_line
+from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
 
 LOG_NAME = "job.log"
 
@@ -23,6 +23,7 @@ class JobLog:
         self._metrics, self._on_save = metrics, on_save
         self._job_id, self._place = job_id, run.logs / "job_log_position.json"
         self._redactor = Redactor.of_environment()
+        self._joiner = LineJoiner()
         run.logs.mkdir(parents=True, exist_ok=True)
         self._stream = (run.logs / LOG_NAME).open("a", encoding="utf-8", buffering=1)
         self._unfinished = ""
@@ -50,7 +51,8 @@ class JobLog:
     def _line(self, line: str) -> str:
         if not self._stream.closed:
             self._stream.write(self._redactor.text(line) + "\n")
-        found = read_line(line)
+        whole = self._joiner.whole(line)
+        found = None if whole is None else read_line(whole)
         if isinstance(found, LoggedSave):
             self._on_save(found)
         elif isinstance(found, LoggedMetrics):

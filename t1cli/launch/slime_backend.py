@@ -118,12 +118,12 @@ def detached_follower(run: RunDirectory) -> ProcessIdentity:
 
 
 def _follow_here(run: RunDirectory, job: Job) -> End:
-    stopped_by_somebody = False
     try:
         return follow_run(run, job.progress)
     except KeyboardInterrupt:
-        stopped_by_somebody = occupation_of(run) is None
-        if stopped_by_somebody:
+        found = occupation_of(run)
+        if found is None or (not found.lives and found.refusal is None):
+            # Not a signal to this process: somebody stopped the job itself.
             raise
     # Ctrl-C ends the watching, not 128 GPUs' work; `--stop` ends that.
     from t1cli.launch.lock import hand_over, mutex

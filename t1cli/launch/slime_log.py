@@ -21,6 +21,10 @@ _LINE: Final = re.compile(
 _PAIR: Final = re.compile(
     r"'([^']+)': (?:np\.\w+\(|tensor\()?(-?(?:\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?|inf|nan)|True|False)\b"
 )
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_PREFIX: Final = re.compile(r"\([\w:.\[\]-]+ pid=\d+(?:, ip=[^)]*)?\) ")
+_BEGUN: Final = re.compile(r"(?:^|[\s\]-])(?:critic-|actor-)?(?:step|rollout|perf|eval|multi_turn|passrate) \d+: \{")
+_MOST_PIECES: Final = 64
 _SAVED: Final = re.compile(r"successfully saved checkpoint from iteration\s+(\d+)\s+to\s+(\S+)")
 _AXES: Final[Mapping[str, str]] = {"step": TRAIN_STEP, "eval": EVAL_STEP}
 
@@ -40,6 +44,25 @@ class LoggedSave:
 
     rollout: int
     directory: str
+
+
+class LineJoiner:
+    """Puts metric lines together again: Ray passes a long line on in pieces, each behind its process's prefix."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, list[str]] = {}
+
+    def whole(self, line: str) -> str | None:
+        """The line without colours and prefix once it is complete; None while pieces of it are missing."""
+        text = _COLOUR.sub("", line)
+        found = _PREFIX.match(text)
+        prefix, rest = (found[0], text[found.end() :]) if found else ("", text)
+        pieces = [*self._begun.pop(prefix, ()), rest]
+        joined = "".join(pieces)
+        if _BEGUN.search(joined) and not joined.rstrip().endswith("}") and len(pieces) < _MOST_PIECES:
+            self._begun[prefix] = pieces
+            return None
+        return joined
 
 
 def read_line(line: str) -> LoggedMetrics | LoggedSave | None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from t1cli.launch.slime_log import LoggedMetrics, LoggedSave, read_line
+from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
 
 PREFIX = "(RolloutManager pid=41, ip=10.0.0.2) [2026-08-06 10:11:12] rollout.py:1227 - "
 
@@ -43,3 +43,20 @@ def test_a_save_line() -> None:
 @pytest.mark.parametrize("line", ["", "step 3: done", "footstep 3: {'a': 1}", "perf 3: {}", "{'a': 1}", "rollout: {1}"])
 def test_other_lines_say_nothing(line: str) -> None:
     assert read_line(line) is None
+
+
+def test_pieces_of_a_long_line_are_joined_by_their_process() -> None:
+    joiner, colour = LineJoiner(), "\x1b[36m(RolloutManager pid=4)\x1b[0m "
+    other = "(Trainer pid=5) step 3: {'train/loss': 1.0}"
+    lines = [
+        colour + "x perf 3: {'a': 1.0, 'terminal/total_s",
+        other,
+        colour + "amples': 2.0, 'b'",
+        colour + ": 3.0}",
+        colour + "other",
+    ]
+    whole = [joiner.whole(line) for line in lines]
+    assert whole[0] is None and whole[2] is None and whole[4] == "other"
+    found = read_line(whole[3] or "")
+    assert isinstance(found, LoggedMetrics) and found.values == {"a": 1.0, "terminal/total_samples": 2.0, "b": 3.0}
+    assert read_line(whole[1] or "") == LoggedMetrics("train/step", 3, {"train/loss": 1.0})
