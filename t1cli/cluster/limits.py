@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 Process = Literal["raylet", "gcs_server", "driver"]
+_SESSION: Final = re.compile(rb"session_\d{4}-[\w-]+")
 _UNLIMITED: Final = 2**63 - 1
 _LINE: Final = re.compile(r"^Max open files\s+(\S+)\s+(\S+)", re.MULTILINE)
 _PER_TRIAL: Final = 6
@@ -75,8 +76,10 @@ def read_open_files(pid: int, process: Process, node: str, proc: Path = Path("/p
 def here(node: str, *, raylet_pid: int, proc: Path = Path("/proc")) -> tuple[OpenFiles, ...]:
     """This node's raylet, and the GCS where it runs here; read inside a Ray worker, whose parent is the raylet."""
     pids: dict[int, Process] = {raylet_pid: "raylet"}
+    mine = _session(proc / str(raylet_pid))
     for entry in proc.iterdir():
-        if entry.name.isdigit() and _program(entry) == "gcs_server":
+        # Another Ray may run on the machine; its session has another name.
+        if entry.name.isdigit() and _program(entry) == "gcs_server" and _session(entry) == mine:
             pids[int(entry.name)] = "gcs_server"
     found = [read_open_files(pid, process, node, proc) for pid, process in pids.items()]
     return tuple(limits for limits in found if limits is not None)
@@ -97,7 +100,9 @@ def of_every_node() -> tuple[OpenFiles, ...]:
     ]
     driver = read_open_files(os.getpid(), "driver", os.uname().nodename)
     answers = [OpenFiles(**one) for answer in ray.get(asked, timeout=120) for one in answer]
-    return (*answers, *((driver,) if driver else ()))
+    # Two nodes of one machine see the same head process.
+    every = {(one.node, one.pid): one for one in (*answers, *((driver,) if driver else ()))}
+    return tuple(every.values())
 
 
 def from_json(values: Sequence[Mapping[str, Any]]) -> tuple[OpenFiles, ...]:
@@ -114,6 +119,15 @@ def _program(entry: Path) -> str:
         return os.path.basename((entry / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace"))
     except OSError:
         return ""
+
+
+def _session(entry: Path) -> str:
+    """Ray's session name in a process's command line; empty when there is none."""
+    try:
+        found = _SESSION.search((entry / "cmdline").read_bytes())
+    except OSError:
+        return ""
+    return found[0].decode() if found else ""
 
 
 def _number(text: str) -> int:

@@ -39,15 +39,16 @@ def test_people_are_told_how_to_raise_it() -> None:
 
 
 def test_the_raylet_and_a_gcs_are_told_apart_by_their_program(tmp_path: Path) -> None:
-    def fake(pid: int, program: str, soft: str) -> None:
+    def fake(pid: int, program: str, soft: str, session: str = "session_2026-01-01_00-00-00_1_2") -> None:
         (tmp_path / str(pid) / "fd").mkdir(parents=True)
         (tmp_path / str(pid) / "fd" / "0").touch()
-        (tmp_path / str(pid) / "cmdline").write_bytes(program.encode() + b"\0--x\0")
+        (tmp_path / str(pid) / "cmdline").write_bytes(f"{program}\0--session-name={session}\0".encode())
         (tmp_path / str(pid) / "limits").write_text(f"Max open files            {soft}   unlimited   files\n")
 
     fake(10, "/opt/ray/raylet", "1024")
     fake(11, "/opt/ray/gcs_server", "65536")
     fake(12, "/usr/bin/python3", "5")
+    fake(13, "/opt/ray/gcs_server", "9", "session_2026-01-01_00-00-00_9_9")
     (tmp_path / "self").mkdir()
     found = here("n", raylet_pid=10, proc=tmp_path)
     assert [(one.process, one.soft) for one in found] == [("raylet", 1024), ("gcs_server", 65536)]
