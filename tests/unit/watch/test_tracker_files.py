@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,7 @@ WRITE = """
 import os, sys, time
 import wandb
 run = wandb.init(project="p", id=sys.argv[1], settings=wandb.Settings(
-    silent=True, console="off", x_disable_stats=True, x_disable_meta=True, disable_git=True))
+    silent=True, console="off", x_disable_stats=True, x_disable_meta=True, disable_git=True, init_timeout=150))
 for step in range(int(sys.argv[2]), int(sys.argv[3])):
     run.log({"rollout/step": step, "rollout/raw_reward": float("nan") if step == 7 else step / 10,
              "nested": {"a": step}, "text": "x" * 400})
@@ -53,17 +53,22 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed = write_run(folder / "killed", "two", 0, 400, "wait")
     assert killed.stdout is not None
     assert killed.stdout.readline() == "logged\n"
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline and not WandbOffline(folder / "killed").poll():
-        time.sleep(0.2)
+    until(lambda: bool(WandbOffline(folder / "killed").poll()))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     for process in processes:
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
+        assert process.returncode == 0
     # The library's writer ends a moment after the process that logged: the run's exit record says that all is there.
-    while time.monotonic() < deadline + 40 and not all(_exited(folder / name) for name in ("a", "b")):
-        time.sleep(0.2)
+    until(lambda: all(_exited(folder / name) for name in ("a", "b")))
     return folder
+
+
+def until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        time.sleep(0.2)
 
 
 def _exited(folder: Path) -> bool:

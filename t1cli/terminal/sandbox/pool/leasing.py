@@ -108,7 +108,7 @@ class Leasing:
             return False
         finally:
             if not leased.server.is_ours:
-                await _really_gone(leased.server)
+                await self._line(leased.server).machine_gone(_CLOSE_SECONDS)
             leased.places.close()
         return True
 
@@ -206,9 +206,8 @@ class Leasing:
     async def _ask_older(self, server: Server, wanted: tuple[str, str, Placement], deadline: float) -> Leased:
         """An older server has no line: ours decides who asks, so that it is asked when it can say yes."""
         name, _, placement = wanted
-        line = self._lines.setdefault(server, OlderLine(server))
         with _asked(server):
-            place = await line.place(placement, deadline)
+            place = await self._line(server).place(placement, deadline)
             try:
                 body = {"task_key": f"{placement.task}:{placement.task_path}", "request_id": name}
                 answer = await _to_its_end(server, body)
@@ -219,6 +218,9 @@ class Leasing:
         leased.places.callback(place.give_back)
         leased.places.enter_context(_used(server, placement.task))
         return leased
+
+    def _line(self, server: Server) -> OlderLine:
+        return self._lines.setdefault(server, OlderLine(server))
 
     async def _created(self, leased: Leased) -> Leased:
         body = {"lease_id": leased.lease_id, "request_id": f"{leased.name}-create"}
@@ -275,21 +277,6 @@ async def _beat_server(server: Server, mine: list[Leased]) -> None:
             await server.calls.post("/heartbeat", {"lease_id": leased.lease_id})
         except ServerSaid as said:
             leased.lost = "Unknown run_lease_id" in said.message
-
-
-async def _really_gone(server: Server) -> None:
-    """Wait until an older server has a place again that no closing machine holds: it hands such places out."""
-    deadline = time.monotonic() + _CLOSE_SECONDS
-    pause_seconds = 0.02
-    while time.monotonic() < deadline:
-        try:
-            server.saw(await server.calls.get("/status"))
-        except (ServerAway, ServerSaid, ValueError, KeyError, TypeError):
-            return
-        if server.free > 0:
-            return
-        await asyncio.sleep(pause_seconds)
-        pause_seconds = min(2.0, pause_seconds * 1.5)
 
 
 async def _to_its_end(server: Server, body: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from t1cli.terminal.sandbox.pool.calls import ServerAway, ServerSaid
 from t1cli.terminal.sandbox.pool.placement import Server
 from t1cli.terminal.sandbox.pool.settings import QueueLimits
 from t1cli.terminal.sandbox.pool.waiting import Line, Usage, Waiter
@@ -29,10 +30,14 @@ class OlderLine:
     """Hands out as many places as the server's limits allow, fair between groups."""
 
     def __init__(self, server: Server) -> None:
+        self._server = server
         limits = QueueLimits(server.max_tasks, server.max_runs_per_task, server.slots, max_waiting=1 << 30)
         self._line = Line(limits)
         self._usage = Usage()
         self._waiting: dict[Waiter, asyncio.Future[None]] = {}
+        self._closing = 0
+        """Places whose leases are closed and whose machines may still live."""
+        self._looking = asyncio.Lock()
 
     async def place(self, placement: Placement, deadline: float) -> Place:
         """Wait for a place. Raises SandboxError at the deadline."""
@@ -52,6 +57,31 @@ class OlderLine:
                 raise SandboxError("no place on an older pool server in time") from None
             raise
         return Place(self, placement)
+
+    async def machine_gone(self, wait_seconds: float) -> None:
+        """Wait until the machine of one closed lease is gone: such a server hands its place out before that."""
+        deadline = time.monotonic() + wait_seconds
+        pause_seconds = 0.02
+        self._closing += 1
+        try:
+            while not await self._one_is_gone() and time.monotonic() < deadline:
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2.0, pause_seconds * 1.5)
+        finally:
+            self._closing -= 1
+
+    async def _one_is_gone(self) -> bool:
+        """Whether fewer machines are closing than closed places wait here, so that one of them has waited enough.
+
+        Only one look at a time: a status counts what was closed before it was asked for, and nothing later.
+        """
+        async with self._looking:
+            closing = self._closing
+            try:
+                self._server.saw(await self._server.calls.get("/status"))
+            except (ServerAway, ServerSaid, ValueError, KeyError, TypeError):
+                return True
+            return self._server.pending_closes < closing
 
     def free(self, placement: Placement) -> None:
         """A place is not used any more."""

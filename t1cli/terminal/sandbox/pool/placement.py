@@ -24,6 +24,8 @@ class Server:
     slots: int = 1
     idle_seconds: float = 600.0
     free: int = 0
+    pending_closes: int = 0
+    """Leases of an older server that are given back and whose machines still live."""
     waiting: int = 0
     tasks: dict[str, int] = field(default_factory=dict)
     """Leases by task, as far as known."""
@@ -44,7 +46,8 @@ class Server:
         self.max_tasks, self.max_runs_per_task = int(pool["max_tasks"]), int(pool["max_runs_per_task"])
         self.slots = int(pool.get("capacity", self.max_tasks * self.max_runs_per_task))
         # A lease that is closing still holds its machine, whatever an older server's own count says.
-        used = int(pool.get("total_active_runs", 0)) + int(pool.get("pending_closes", 0))
+        self.pending_closes = int(pool.get("pending_closes", 0))
+        used = int(pool.get("total_active_runs", 0)) + self.pending_closes
         self.free = int(pool.get("free", max(0, self.slots - used)))
         self.waiting = int(pool.get("waiting", 0))
         self.idle_seconds = float(pool.get("idle_seconds", 600.0))

@@ -169,6 +169,8 @@ class OlderPool:
     idle_seconds: float = 600.0
     close_seconds: float = 0.0
     build_seconds: float = 0.0
+    travel_seconds: float = 0.0
+    """How long a request for a lease is on its way."""
     reset_failures: int = 0
     drop_answers_of: str = ""
     """A path whose next answer is lost after the work was done."""
@@ -228,6 +230,7 @@ class OlderPool:
         return Answer({"ok": True, "pool": pool})
 
     async def on_allocate(self, body: Any) -> Answer:
+        await asyncio.sleep(self.travel_seconds)
         now = time.monotonic()
         # Defect 1: expired leases are forgotten first, and closed only if nothing is returned before.
         expired = [i for i, lease in self.leases.items() if now - lease.last_used > self.idle_seconds]

@@ -172,9 +172,14 @@ def test_defect_7_the_first_build_of_a_task_runs_alone(pools: SimpleNamespace, t
     run(whole)
 
 
-def test_defect_8_never_more_machines_than_places(pools: SimpleNamespace, tmp_path: Path) -> None:
+@pytest.mark.parametrize("travel_seconds", [0.0, 0.1])
+def test_defect_8_never_more_machines_than_places(
+    pools: SimpleNamespace, tmp_path: Path, travel_seconds: float
+) -> None:
+    """Also while a lease that took a free place is on its way, which no status counts yet."""
+
     async def whole() -> None:
-        older = pools.OlderPool(max_tasks=2, max_runs_per_task=2, close_seconds=0.15)
+        older = pools.OlderPool(max_tasks=2, max_runs_per_task=2, close_seconds=0.15, travel_seconds=travel_seconds)
         async with pools.listening(older) as url, client(tmp_path, url) as provider:
 
             async def one(number: int) -> None:
