@@ -179,11 +179,12 @@ def test_defect_8_never_more_machines_than_places(
     """Also while a lease that took a free place is on its way, which no status counts yet."""
 
     async def whole() -> None:
-        older = pools.OlderPool(max_tasks=2, max_runs_per_task=2, close_seconds=0.15, travel_seconds=travel_seconds)
+        older = pools.OlderPool(max_tasks=2, max_runs_per_task=2, close_seconds=0.3, travel_seconds=travel_seconds)
         async with pools.listening(older) as url, client(tmp_path, url) as provider:
 
             async def one(number: int) -> None:
                 sandbox = await _create(provider, f"s{number}", f"t{number % 2}")
+                await asyncio.sleep(number % 4 * travel_seconds * 2)
                 await sandbox.close()
 
             await asyncio.gather(*(one(number) for number in range(16)))
