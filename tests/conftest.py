@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("t1", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("t1")
+
+# A suite started in the background ignores Ctrl-C, and so would every process that its tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)

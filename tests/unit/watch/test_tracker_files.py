@@ -42,7 +42,7 @@ def write_run(folder: Path, run_id: str, first: int, end: int, *more: str) -> su
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_DIR": str(folder), "WANDB_SILENT": "true"}
     command = [sys.executable, "-c", WRITE, run_id, str(first), str(end), *more]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     for process in processes:
-        process.communicate(timeout=180)
-        assert process.returncode == 0
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors
     # The library's writer ends a moment after the process that logged: the run's exit record says that all is there.
     until(lambda: all(_exited(folder / name) for name in ("a", "b")))
     return folder
