@@ -45,6 +45,8 @@ def micro_batches(rows: Sequence[TrainingRow], *, max_tokens: int, replay: bool)
 
     A longer row stands alone. The order depends on the rows only. Raises ValueError for a row that lacks routing under
     replay: leaving it out would condition the batch on a successful capture.
+
+    (catalogue F3)
     """
     weights = _trial_weights(rows)
     order = sorted(range(len(rows)), key=lambda index: (-len(rows[index].tokens), index))

@@ -203,7 +203,10 @@ class RMSNorm(nn.Module):
 
 
 def route(scores: Tensor, k: int, replay: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Gates (N, K) fp32 with gradient to `scores` (N, E) fp32, and experts (N, K), taken from `replay` if given."""
+    """Gates (N, K) fp32 with gradient to `scores` (N, E) fp32, and experts (N, K), taken from `replay` if given.
+
+    (catalogue F2)
+    """
     probabilities = scores.softmax(dim=-1)
     experts = probabilities.detach().topk(k, dim=-1).indices if replay is None else replay
     gates = probabilities.gather(-1, experts)

@@ -126,8 +126,9 @@ def _add_mismatch(sums: Sums, batch: MicroBatch, old: Tensor, tis_limit: float, 
 
 
 def _gap_sum(batch: MicroBatch, log_probs: Tensor) -> float:
-    # Divided by all loss tokens of the step: a mean over micro-batches or a group-sum denominator inflates the figure
-    # by orders of magnitude under small micro-batches (T1 report, section 09).
+    """A sum, to be divided by all loss tokens of the step: a mean over micro-batches or a group-sum denominator
+    inflates the figure by orders of magnitude under small micro-batches (T1 report, section 09) (catalogue F6).
+    """
     return float(((log_probs - batch.rollout_log_probs).abs() * batch.loss_mask).sum(dtype=torch.float64))
 
 

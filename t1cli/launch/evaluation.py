@@ -30,7 +30,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class EvaluationAnswer:
-    """One checkpoint on one task set. A mean is over scored trials; read it only beside scored and scheduled."""
+    """One checkpoint on one task set. A mean is over scored trials; read it only beside scored and scheduled.
+
+    (catalogue C10 at report)
+    """
 
     name: str
     checkpoint: str

@@ -1,4 +1,4 @@
-"""S8 at a launch: the file-descriptor limits of the Ray that runs, against the trials of a rollout."""
+"""S8 at a launch: the file-descriptor limits of the Ray that runs, against the trials of a rollout (catalogue S8)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ class _Trial:
 
 
 def raw_and_shaped(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Raw rewards, and advantages: z-score, optionally divided by the trial's share of its group's mean length."""
+    """Raw rewards, and advantages: z-score, optionally divided by the trial's share of its group's mean length.
+
+    (catalogue R8 at rollout)
+    """
     algorithm = settings_of(args).spec.algorithm
     raw = [float(sample.get_reward_value(args)) for sample in samples]
     if not isinstance(algorithm, GRPO):

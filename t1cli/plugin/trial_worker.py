@@ -1,4 +1,6 @@
-"""Trials on the rollout nodes themselves (catalogue S10): the coordinator decides, its node does not carry the traffic.
+"""Trials on the rollout nodes themselves (catalogue S10 at launch).
+
+The coordinator decides, its node does not carry the traffic.
 
 A worker holds its share of the sandbox places, talks to the engines from its own node, and hands back finished rows.
 """

@@ -35,7 +35,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of one task set, with the 95% Wilson interval of its solved rate."""
+    """One evaluation of one task set, with the 95% Wilson interval of its solved rate (catalogue C10)."""
 
     name: str
     rollout: int

@@ -24,6 +24,8 @@ def assert_own_directories(args: Any, settings: Settings) -> None:
     """Raises Refused when roles share files (C2), when slime would save elsewhere than planned, or into others' files.
 
     slime itself checks nothing: without a critic `save` override both roles write the same `iter_N`, the critic last.
+
+    (catalogue C2)
     """
     if not getattr(args, "save", None):
         return

@@ -25,7 +25,10 @@ def rollouts_to_keep(
     keep_best: int,
     pinned: Collection[int] = (),
 ) -> frozenset[int]:
-    """Of rollouts that every role has a whole checkpoint of: the newest, the best scored (earliest of equals), pins."""
+    """Of rollouts that every role has a whole checkpoint of: the newest, the best scored (earliest of equals), pins.
+
+    (catalogue C3 at launch)
+    """
     newest = sorted(whole)[-keep_latest:]
     ranked = sorted((rollout for rollout in scores if rollout in whole), key=lambda r: (-scores[r], r))
     return frozenset(newest) | frozenset(ranked[:keep_best]) | (frozenset(pinned) & frozenset(whole))

@@ -1,7 +1,9 @@
-"""Time limits for slime's control-plane HTTP (C6): its engine client waits for ever on an engine that hangs.
+"""Time limits for slime's control-plane HTTP: its engine client waits for ever on an engine that hangs.
 
 The engine actor's module gets a stand-in for `requests` that adds a limit where none is given. Bulk weight transfer
 keeps waiting as long as it takes: its length depends on the model, and cutting it off half-way would lose the engine.
+
+(catalogue C6)
 """
 
 from __future__ import annotations

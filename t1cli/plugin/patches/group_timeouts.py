@@ -1,4 +1,4 @@
-"""Time limits of process groups that slime makes without one (C4).
+"""Time limits of process groups that slime makes without one (catalogue C4).
 
 slime's own Gloo group gets torch's 30 minutes whatever `--distributed-timeout-minutes` says, and the NCCL groups that
 it rebuilds after every sleep get NCCL's default. A rank that waits longer for a straggler (a slow save, a cold kernel

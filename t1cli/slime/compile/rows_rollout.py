@@ -98,6 +98,7 @@ def _eval_temperature(view: View) -> Sequence[Pair]:
 
 
 def _health(view: View) -> Sequence[Pair]:
+    """Dead engines are noticed, and rebuilt at the next weight push (catalogue C5)."""
     engine = view.spec.engine
     assert engine.kind == "slime"
     seconds = (text(HEALTH_CHECK_SECONDS),)

@@ -191,7 +191,7 @@ def _read_correction(reading: Reading) -> Updates:
 
 
 def _old_actor(view: View) -> Sequence[Pair]:
-    """C9: the snapshot rotates at every weight push, so the interval is 1."""
+    """The snapshot rotates at every weight push, so the interval is 1 (catalogue C9)."""
     if not view.asynchronous or view.spec.algorithm.keep_old_actor is False:
         return ()
     return (("--keep-old-actor", ()), ("--update-weights-interval", ("1",)))

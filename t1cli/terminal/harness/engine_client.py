@@ -1,4 +1,7 @@
-"""Client of SGLang's native /generate: ids in, ids out, every wait bounded, no client shared across event loops."""
+"""Client of SGLang's native /generate: ids in, ids out, every wait bounded, no client shared across event loops.
+
+(catalogue C6)
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,10 @@ def read_ctrf(content: bytes | None, *, not_before_seconds: float | None = None)
 
 
 def read_ctrf_file(path: Path, *, not_before_seconds: float | None = None) -> CtrfReport:
-    """The report in a host file; one last written before `not_before_seconds` is stale whatever it says."""
+    """The report in a host file; one last written before `not_before_seconds` is stale whatever it says.
+
+    (catalogue R4)
+    """
     try:
         if path.is_symlink() or not path.is_file():
             return CtrfReport("missing")

@@ -37,7 +37,7 @@ def reward_of(verdict: Verdict, reward: Reward, *, turns: int, response_tokens: 
 
 @dataclass(frozen=True)
 class RewardRule:
-    """A spec's reward block as a function of a verdict."""
+    """A spec's reward block as a function of a verdict (catalogue R7, R8)."""
 
     reward: Reward
 
@@ -46,7 +46,10 @@ class RewardRule:
 
 
 def is_usable(verdict: Verdict) -> bool:
-    """Whether the verdict's counts may be used; a report that disagrees with the pass/fail still counts tests."""
+    """Whether the verdict's counts may be used; a report that disagrees with the pass/fail still counts tests.
+
+    (catalogue R3)
+    """
     return verdict.ctrf in ("ok", "disagree") and verdict.total > 0
 
 

@@ -1,4 +1,7 @@
-"""Trial directories on the host: fresh ones, so that no report of another run can be taken for this one's."""
+"""Trial directories on the host: fresh ones, so that no report of another run can be taken for this one's.
+
+(catalogue R4)
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class GradesItself(Protocol):
 
 
 async def grade(task: Task, sandbox: Sandbox, *, trial_dir: Path, timeout_seconds: float | None = None) -> Verdict:
-    """Run the task's tests and read what they wrote; keeps the output in `trial_dir/verifier`.
+    """Run the task's tests and read what they wrote; keeps the output in `trial_dir/verifier` (catalogue R11).
 
     Raises VerifierError when the verifier itself failed and SandboxError when the sandbox is gone: either way nothing
     is known about the trial, and it must not be scored 0. `timeout_seconds` replaces what the task declares.

@@ -84,7 +84,7 @@ def evaluate(
 async def run_evaluation(
     world: TrialWorld, plan: EvaluationPlan, *, on_trial: Callable[[TrialResult], None] | None = None
 ) -> EvaluationResult:
-    """The same inside a running loop. Leaves nothing running, also when it is cancelled."""
+    """The same inside a running loop. Leaves nothing running, also when it is cancelled (catalogue S7)."""
     seen = on_trial or (lambda _: None)
     log = world.trials_dir / f"evaluation_{plan.tag}.jsonl"
 

@@ -104,6 +104,7 @@ def _terminal_statuses(population: RolloutPopulation) -> dict[str, float]:
 
 
 def _rewards(accepted: Sequence[TrialResult]) -> dict[str, float]:
+    """Over what was scored, and how much of it binary fallbacks gave (catalogue R12)."""
     rewards = [t.reward for t in accepted if t.reward]
     verdicts = [t.verdict for t in accepted if t.verdict]
     values = [reward.value for reward in rewards]
@@ -151,7 +152,10 @@ def _failures(lost: Sequence[TrialResult]) -> dict[str, float]:
 
 
 def _selection(population: RolloutPopulation) -> dict[str, float]:
-    """What over-sampling kept and cancelled, by family: accepting the first finished favours short trials."""
+    """What over-sampling kept and cancelled, by family: accepting the first finished favours short trials.
+
+    (catalogue S9)
+    """
     accepted = Counter(t.family for t in population.accepted)
     cancelled = Counter(t.family for t in population.cancelled)
     launched = accepted + cancelled

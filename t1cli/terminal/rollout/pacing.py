@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 
 class Slots:
-    """A fixed number of places, handed out in the order asked for, across event loops and threads."""
+    """A fixed number of places, handed out in the order asked for, across event loops and threads (catalogue S7)."""
 
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
@@ -75,7 +75,10 @@ class Slots:
 
 
 class Pace:
-    """A token bucket of size one: at most `per_second` passes, in the order asked for; None never waits."""
+    """A token bucket of size one: at most `per_second` passes, in the order asked for; None never waits.
+
+    (catalogue S6)
+    """
 
     def __init__(self, per_second: float | None) -> None:
         self._interval_seconds = 0.0 if per_second is None else 1.0 / per_second

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 
 class LoopLimiter:
-    """`async with limiter:` lets `limit` through at once, counted per event loop.
+    """`async with limiter:` lets `limit` through at once, counted per event loop (catalogue S7).
 
     asyncio's primitives belong to the loop that first waited on them; one shared over loops raises in all others.
     """

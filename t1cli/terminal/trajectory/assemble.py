@@ -33,7 +33,7 @@ class RowLabel:
 
 
 def assemble(turns: Sequence[Turn], *, label: RowLabel, routing: RoutingUse) -> tuple[TrainingRow, ...]:
-    """The rows of one trial: one, plus one for every turn that breaks the exact prefix relation.
+    """The rows of one trial: one, plus one for every turn that breaks the exact prefix relation (catalogue F1).
 
     Sampled ids alone carry loss. Raises MissingRouting and WrongRouting.
     """

@@ -16,7 +16,7 @@ Account = Literal["trained", "over_sampling", "infrastructure", "truncation", "f
 
 
 def drifted_in_loss(tokens: npt.NDArray[np.int32], loss_mask: npt.NDArray[np.uint8], turns: Sequence[Turn]) -> int:
-    """Positions that carry loss but do not hold the id that a turn sampled exactly there."""
+    """Positions that carry loss but do not hold the id that a turn sampled exactly there (catalogue F1)."""
     sampled_there = np.full(tokens.shape, -1, dtype=np.int64)
     for turn in turns:
         start = len(turn.prompt_ids)

@@ -25,15 +25,21 @@ class RoutingShape:
 
 
 class MissingRouting(T1Error):
-    """The engine sent no routing though it is replayed. Dropping the trial would condition the batch on its capture."""
+    """The engine sent no routing though it is replayed. Dropping the trial would condition the batch on its capture.
+
+    (catalogue F4)
+    """
 
 
 class WrongRouting(T1Error):
-    """Routing rows that cannot belong to the tokens they came with."""
+    """Routing rows that cannot belong to the tokens they came with (catalogue F3)."""
 
 
 def decode_routing(payload: str, *, rows: int, shape: RoutingShape) -> RoutingRows:
-    """(rows, L, K) expert indices of SGLang's base64 little-endian int32 `routed_experts`. Raises WrongRouting."""
+    """(rows, L, K) expert indices of SGLang's base64 little-endian int32 `routed_experts`. Raises WrongRouting.
+
+    (catalogue F2, F3)
+    """
     try:
         flat = np.frombuffer(base64.b64decode(payload, validate=True), dtype="<i4")
     except (binascii.Error, ValueError) as error:

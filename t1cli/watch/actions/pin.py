@@ -15,7 +15,7 @@ WINDOW = 10
 
 
 class PinAction:
-    """Keeps, of all saves so far, the one before which a metric's mean was best."""
+    """Keeps, of all saves so far, the one before which a metric's mean was best (catalogue C3)."""
 
     def __init__(self, run: RunDirectory, metric: str) -> None:
         self._run = run

@@ -45,6 +45,8 @@ class Signature:
     trust: int
     benign_after_end: bool
     first_seconds_are_noise: int
+    catalogue: tuple[str, ...] = ()
+    """Rows of the failure catalogue."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def signatures() -> tuple[Signature, ...]:
             entry.get("trust", 9),
             entry.get("benign_after_end", False),
             entry.get("first_seconds_are_noise", 0),
+            tuple(entry.get("catalogue", ())),
         )
         for entry in found
     )

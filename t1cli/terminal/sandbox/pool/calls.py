@@ -42,7 +42,10 @@ class ServerSaid(Exception):
 
 @dataclass
 class Pause:
-    """Until when nobody asks a server for leases; doubles with every refusal in a row, and one caller tries first."""
+    """Until when nobody asks a server for leases; doubles with every refusal in a row, and one caller tries first.
+
+    (catalogue S2)
+    """
 
     until_seconds: float = 0.0
     refusals: int = 0

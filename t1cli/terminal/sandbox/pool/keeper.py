@@ -93,7 +93,7 @@ class LeaseKeeper:
         return lease.closing
 
     def reap(self) -> int:
-        """Close what nobody uses any more; returns how many."""
+        """Close what nobody uses any more; returns how many (catalogue S3)."""
         times = self.settings.times
         over = [
             lease

@@ -27,7 +27,7 @@ class Place:
 
 
 class OlderLine:
-    """Hands out as many places as the server's limits allow, fair between groups."""
+    """Hands out as many places as the server's limits allow, fair between groups (catalogue S2)."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -101,7 +101,10 @@ class Pool:
                 return lease.sandbox.name
 
     async def reset(self, lease: PoolLease, task_path: str) -> Task:
-        """A fresh sandbox with the task's files, whatever was there; a failure is tried once more on a new one."""
+        """A fresh sandbox with the task's files, whatever was there; a failure is tried once more on a new one.
+
+        (catalogue S3)
+        """
         with lease.busy():
             task = await self.task_of(task_path)
             async with lease.lock:
@@ -152,7 +155,10 @@ class Pool:
         return await self._prepared.get(str(place))
 
     async def prune(self) -> None:
-        """Remove what nobody needs: sandboxes of dead servers of this directory, old output, closed records."""
+        """Remove what nobody needs: sandboxes of dead servers of this directory, old output, closed records.
+
+        (catalogue S4)
+        """
         swept = await self.provider.sweep("pool")
         self.counters.add("pruned_sandboxes_total", len(swept))
         self.counters.add("prunes_total")

@@ -1,4 +1,4 @@
-"""The line in front of a pool: bounded, first come first served within a group, fair between groups."""
+"""The line in front of a pool: bounded, first come first served within a group, fair between groups (catalogue S2)."""
 
 from __future__ import annotations
 
