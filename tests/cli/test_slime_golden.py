@@ -61,6 +61,7 @@ def readable(answer: dict[str, Any], tmp_path: Path) -> str:
     return re.sub(r'"t1_digest": "\w+"', '"t1_digest": "DIGEST"', text)
 
 
+@pytest.mark.catalogue("C5")
 @pytest.mark.parametrize("name", ON_SLIME)
 def test_what_slime_would_be_started_with(name: str, tmp_path: Path) -> None:
     text = readable(dry_run(name, tmp_path), tmp_path)
@@ -75,6 +76,7 @@ def test_there_is_no_golden_file_of_nothing() -> None:
     assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == sorted(ON_SLIME)
 
 
+@pytest.mark.catalogue("C2")
 def test_actor_and_critic_save_apart_and_one_directory_for_both_is_refused(tmp_path: Path) -> None:
     roles = {
         entry["role"]: entry["overrides"] for entry in dry_run("t1-strategy15k", tmp_path)["role_file"]["megatron"]
@@ -86,6 +88,7 @@ def test_actor_and_critic_save_apart_and_one_directory_for_both_is_refused(tmp_p
     assert "C2" in {refusal["id"] for refusal in refused["refusals"]}
 
 
+@pytest.mark.catalogue("C9")
 def test_the_asynchronous_campaign_without_the_old_actor_is_refused(tmp_path: Path) -> None:
     assert "--keep-old-actor" in dry_run("t1-strategy15k", tmp_path)["argv"]
     answer = dry_run("t1-strategy15k", tmp_path, "--set", "algorithm.keep_old_actor=false")

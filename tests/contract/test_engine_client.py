@@ -187,6 +187,7 @@ def test_cancelling_aborts_the_request_and_counts_what_was_sampled(url: str) -> 
     assert 0 < lost < 4000 and again == 0 and seconds < 2
 
 
+@pytest.mark.catalogue("C6")
 def test_health_is_asked_within_its_time_limit(url: str, double: Double) -> None:
     async def run(address: str) -> bool:
         async with EngineClient(address, times=replace(TIMES, control_seconds=1)) as engine:
@@ -233,6 +234,7 @@ def test_a_lasting_failure_has_a_cause(
     assert caught.value.cause == cause and len(double.bodies) == requests
 
 
+@pytest.mark.catalogue("F3")
 def test_routing_of_another_length_is_an_assertion_not_a_guess(double: Double, double_url: str) -> None:
     async def one_row_short(body: dict[str, Any]) -> tuple[int, Any]:
         return 200, reply_of(2, 2) | {"output_ids": [7, 7]}
@@ -242,6 +244,7 @@ def test_routing_of_another_length_is_an_assertion_not_a_guess(double: Double, d
         ask(double_url, prompt=(1, 2, 3))
 
 
+@pytest.mark.catalogue("C6")
 def test_a_reply_that_never_comes_is_aborted_at_its_time_limit(double: Double, double_url: str) -> None:
     async def hang(body: dict[str, Any]) -> tuple[int, Any]:
         while body["rid"] not in double.aborted:

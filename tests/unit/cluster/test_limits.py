@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from t1cli.cluster.limits import OpenFiles, from_json, here, how_to_raise, needed_open_files, read_open_files, too_low
 
 
@@ -15,6 +17,7 @@ def process(soft: int, hard: int = 1048576) -> OpenFiles:
     return OpenFiles("node-1", "raylet", 7, soft, hard, 100)
 
 
+@pytest.mark.catalogue("S8")
 def test_a_running_process_is_read_as_it_runs() -> None:
     def lower() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (333, 444))
@@ -28,11 +31,13 @@ def test_a_running_process_is_read_as_it_runs() -> None:
     assert read_open_files(child.pid, "raylet", "n") is None
 
 
+@pytest.mark.catalogue("S8")
 def test_the_reports_320_trials_need_more_than_1024() -> None:
     assert needed_open_files(320) > 1024
     assert too_low([process(1024), process(65536)], 320) == (process(1024),)
 
 
+@pytest.mark.catalogue("S8")
 def test_people_are_told_how_to_raise_it() -> None:
     assert "ulimit -n 4096" in how_to_raise(process(1024), 320)
     assert "hard limit is 2048" in how_to_raise(process(1024, 2048), 320)

@@ -15,6 +15,7 @@ from t1cli.terminal.trajectory.row import TrainingRow
 MakeRows = Callable[..., list[TrainingRow]]
 
 
+@pytest.mark.catalogue("F3")
 def test_every_position_lines_up_with_its_row(synthetic_rows: MakeRows) -> None:
     rows = synthetic_rows(9, seed=1)
     for batch in micro_batches(rows, max_tokens=100, replay=True):
@@ -51,6 +52,7 @@ def test_a_trial_of_two_rows_weighs_as_much_as_a_trial_of_one(synthetic_rows: Ma
     assert list(weight.values()) == pytest.approx([0.5, 0.5])
 
 
+@pytest.mark.catalogue("F3", "F4")
 def test_a_missing_or_short_routing_capture_is_an_error(synthetic_rows: MakeRows) -> None:
     rows = synthetic_rows(2, seed=4)
     with pytest.raises(ValueError, match="no routing rows"):

@@ -64,6 +64,7 @@ def test_batched_equals_single_within_bf16() -> None:
         assert (together[index].log_softmax(-1) - alone.log_softmax(-1)).abs().max() < 0.05
 
 
+@pytest.mark.catalogue("F2")
 def test_bf16_flips_some_expert_sets_of_the_fp32_trainer() -> None:
     decoder, sequences = _decoder(torch.bfloat16), _sequences()
     _last_logits(decoder, sequences, prompt=20)
@@ -121,6 +122,7 @@ def test_router_noise_changes_the_routing_only_when_it_is_on() -> None:
     assert (noisy.routes(noisy.slots[0]) != routed).any()
 
 
+@pytest.mark.catalogue("F2")
 def test_replayed_routing_is_used_and_its_gates_carry_gradient() -> None:
     tokens = torch.tensor([_sequences()[0]])
     free = MODEL(tokens)

@@ -75,6 +75,7 @@ def test_sync_old_log_probs_equal_the_first_forward(
     assert metrics["train/tis"] > 0 and math.isfinite(metrics["train/explained_variance"])
 
 
+@pytest.mark.catalogue("F6")
 def test_the_log_prob_gap_is_a_mean_over_tokens(tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows) -> None:
     """However the batch is cut; a reducer with another denominator changes with the cut."""
     rows = synthetic_rows(8, seed=2)
@@ -86,6 +87,7 @@ def test_the_log_prob_gap_is_a_mean_over_tokens(tmp_path: Path, tiny_spec: MakeS
     assert 0.1 < found[0]["train/train_rollout_logprob_abs_diff"] < 10
 
 
+@pytest.mark.catalogue("F2")
 def test_replay_constrains_the_actor_and_never_the_critic(
     tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows
 ) -> None:
@@ -118,6 +120,7 @@ def test_critic_only_rollouts_leave_the_actor_alone(
     assert not equal(before, trainer.publish())
 
 
+@pytest.mark.catalogue("C9")
 def test_the_old_actor_is_the_snapshot_that_sampled(
     tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows
 ) -> None:

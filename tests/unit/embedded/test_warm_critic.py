@@ -20,6 +20,7 @@ from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow
 
 
+@pytest.mark.catalogue("C1")
 def test_values_explain_rewards_that_the_prompt_decides(
     tiny_spec: Callable[..., ExperimentSpec], synthetic_rows: Callable[..., list[TrainingRow]]
 ) -> None:

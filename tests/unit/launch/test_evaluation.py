@@ -12,6 +12,7 @@ from t1cli.cli.app import app
 from t1cli.launch.evaluation import Measured, summarise
 
 
+@pytest.mark.catalogue("C10")
 def test_a_mean_stands_beside_its_counts() -> None:
     solved = {"a": [1.0, 1.0], "b": [0.0, 1.0], "c": [0.0, 0.0]}
     found = summarise("tb", "/w", Measured(9, solved, [1.0, 0.5]))

@@ -109,6 +109,7 @@ def test_an_oom_verdict_and_an_error_finding_each_refuse(loaded, options, listen
     )
 
 
+@pytest.mark.catalogue("C2")
 def test_C2_shared_checkpoint_directories_cannot_be_accepted(
     load: Callable[..., LoadedSpec], options, listener, stages, tmp_path
 ) -> None:
@@ -120,6 +121,7 @@ def test_C2_shared_checkpoint_directories_cannot_be_accepted(
         launch(loaded, replace(options, accepted=frozenset({"C2"})), listener, stages())
 
 
+@pytest.mark.catalogue("C2")
 def test_C2_directories_are_distinct_by_construction(loaded, options, listener, stages) -> None:
     launch(loaded, options, listener, stages())
     run = run_of(options)
@@ -127,6 +129,7 @@ def test_C2_directories_are_distinct_by_construction(loaded, options, listener, 
     assert saved["actor"] == saved["critic"] == {"iter_0000002", "iter_0000004"}
 
 
+@pytest.mark.catalogue("M9")
 def test_M9_inherited_expandable_segments_refuse_an_offloading_slime_campaign(monkeypatch) -> None:
     from t1cli.launch.gates import inherited_allocator
 
@@ -153,6 +156,7 @@ def test_a_campaign_that_fails_is_on_record_and_can_be_resumed(loaded, options, 
     assert standing(run).state is RunState.FINISHED and summarize(run).rollouts_done == 4
 
 
+@pytest.mark.catalogue("R4")
 def test_R4_a_resumed_session_finds_no_trial_of_the_former_one(loaded, options, listener, stages) -> None:
     def leave_a_trial_and_die(rollout: int) -> None:
         stale = run_of(options).trials / "trial-1"
@@ -192,6 +196,7 @@ def test_resume_without_an_attempt_is_refused(loaded, options, listener, stages)
         launch(loaded, replace(options, resume=True), listener, stages())
 
 
+@pytest.mark.catalogue("C8")
 def test_C8_resuming_weights_alone_needs_consent(load, options, listener, stages) -> None:
     weights = load("checkpoint.what=weights")
     launch(weights, options, listener, stages())

@@ -57,6 +57,7 @@ def test_a_crash_between_the_two_saves_goes_back_for_both(run: RunDirectory) -> 
     assert role_overrides(start, critic_dir="/c")["actor"] == {"ckpt_step": 1}
 
 
+@pytest.mark.catalogue("C2")
 def test_a_critic_alone_goes_on_while_rollouts_start_over(run: RunDirectory) -> None:
     save(run.critic_checkpoints, 2)
     start = start_point(SPEC, run, "f")

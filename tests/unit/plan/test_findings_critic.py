@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 T1, BINARY, GRPO = "t1-strategy15k", "t1-binary-tmax", "qwen3-8b-grpo"
 COLD = ("model.checkpoints.warm_critic=null", "algorithm.critic.warm_from_reward=null")
 
 
+@pytest.mark.catalogue("C1")
 def test_C1_cold_critic_with_few_critic_only_steps(findings_of):
     (found,) = findings_of("C1", T1, *COLD, "algorithm.critic.critic_only_steps=2")
     assert found.severity == "warning" and "-33.6" in found.message and "after 2 critic-only steps" in found.message
     assert findings_of("C1", T1, *COLD, "algorithm.critic.critic_only_steps=10") == []
 
 
+@pytest.mark.catalogue("C1")
 def test_C1_warm_critic_of_another_reward(findings_of):
     warm = ("model.checkpoints.warm_critic=/w", "algorithm.critic.warm_from_reward=binary")
     (noted,) = findings_of("C1", T1, *warm, "algorithm.critic.critic_only_steps=2")
@@ -22,24 +26,28 @@ def test_C1_warm_critic_of_another_reward(findings_of):
     assert findings_of("C1", T1, *same, "algorithm.critic.critic_only_steps=2") == []
 
 
+@pytest.mark.catalogue("C2")
 def test_C2_directories_that_are_the_same_after_all(findings_of):
     (found,) = findings_of("C2", T1, "checkpoint.actor_dir=/ckpt/run", "checkpoint.critic_dir=/ckpt/x/../run")
     assert found.severity == "error" and "/ckpt/run" in found.message
     assert findings_of("C2", T1, "checkpoint.actor_dir=/ckpt/a", "checkpoint.critic_dir=/ckpt/c") == []
 
 
+@pytest.mark.catalogue("C3")
 def test_C3_keep_latest_alone(findings_of):
     latest = ("checkpoint.retention.keep_best=0", "checkpoint.retention.keep_latest=2", "checkpoint.every_rollouts=8")
     (found,) = findings_of("C3", GRPO, *latest)
     assert found.severity == "warning" and "16 rollouts of 2000" in found.message and "127 to 183" in found.message
 
 
+@pytest.mark.catalogue("C3")
 def test_C3_best_without_anything_to_rank_by(findings_of):
     (found,) = findings_of("C3", "quickstart", "checkpoint.retention.metric=null")
     assert "no metric to rank" in found.message
     assert findings_of("C3", "quickstart", "checkpoint.retention.metric=terminal/reward_mean") == []
 
 
+@pytest.mark.catalogue("C4")
 def test_C4_default_timeouts(findings_of):
     timeouts = ("trainer.gloo_timeout_minutes=30", "trainer.nccl_timeout_minutes=30", "topology.cp=4")
     gloo, nccl, unpatched = findings_of("C4", T1, *timeouts)
@@ -49,6 +57,7 @@ def test_C4_default_timeouts(findings_of):
     assert findings_of("C4", "quickstart") == []
 
 
+@pytest.mark.catalogue("C4")
 def test_C4_a_save_above_twenty_minutes(findings_of):
     found = [f for f in findings_of("C4", T1, "checkpoint.what=full") if f.severity == "warning"]
     # 122.1e9 × 14 B × 2 roles = 3,184 GiB, at 1 GiB/s 53 min.
@@ -56,6 +65,7 @@ def test_C4_a_save_above_twenty_minutes(findings_of):
     assert [f.severity for f in findings_of("C4", T1)] == ["notice"]
 
 
+@pytest.mark.catalogue("C8")
 def test_C8_restart_cost(findings_of):
     (found,) = findings_of("C8", T1, "rollout.num_rollouts=112", "checkpoint.every_rollouts=10")
     # 128 GPUs × 3,600 s = 128 GPU-hours a step; 10 steps 1,280; 112 steps 14,336.
@@ -64,6 +74,7 @@ def test_C8_restart_cost(findings_of):
     assert findings_of("C8", T1, "checkpoint.what=full") == []
 
 
+@pytest.mark.catalogue("C9")
 def test_C9_old_policy(findings_of):
     (refused,) = findings_of("C9", T1, "algorithm.keep_old_actor=false")
     assert refused.severity == "error"
@@ -72,6 +83,7 @@ def test_C9_old_policy(findings_of):
     assert findings_of("C9", "quickstart", "algorithm.keep_old_actor=false") == []
 
 
+@pytest.mark.catalogue("C10")
 def test_C10_interval_repeats_and_budgets(findings_of):
     repeats = ("evaluation.num_tasks=89", "evaluation.repeats=3")
     spread = [f for f in findings_of("C10", T1, *repeats) if "±" in f.message]
@@ -85,6 +97,7 @@ def test_C10_interval_repeats_and_budgets(findings_of):
     assert "no evaluation" in none.message
 
 
+@pytest.mark.catalogue("M10")
 def test_M10_checkpoints_fill_the_disk(findings_of, plan_of):
     full = ("checkpoint.what=full", "checkpoint.retention.keep_latest=12", "checkpoint.retention.keep_best=0")
     (found,) = findings_of("M10", T1, *full, "hardware.disk_gib=20000", "checkpoint.every_rollouts=5")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 T1, CRASH, GRPO = "t1-strategy15k", "t1-56gpu-crash", "qwen3-8b-grpo"
 
 
+@pytest.mark.catalogue("M1")
 def test_M1_the_56_gpu_layout_dies_in_the_critic_too(plan_of, findings_of):
     assert plan_of(CRASH).verdict == "OOM"
     (found,) = findings_of("M1", CRASH)
@@ -17,6 +20,7 @@ def test_M1_the_56_gpu_layout_dies_in_the_critic_too(plan_of, findings_of):
     ]
 
 
+@pytest.mark.catalogue("M1")
 def test_M1_every_proposed_change_does_what_it_says(findings_of, plan_of):
     (found,) = findings_of("M1", CRASH)
     for proposal in found.fix.split("; or "):
@@ -27,6 +31,7 @@ def test_M1_every_proposed_change_does_what_it_says(findings_of, plan_of):
     assert "FITS" in found.fix
 
 
+@pytest.mark.catalogue("M2")
 def test_M2_logits_bind_at_CP2_and_CP4_is_proposed(findings_of, plan_of):
     wall = ("rollout.context_tokens=86016", "trainer.logits_bytes_form=t1_report")
     (found,) = findings_of("M2", T1, *wall, "topology.cp=2")
@@ -45,6 +50,7 @@ def test_a_band_that_crosses_the_limit_is_tight(plan_of, findings_of):
     assert {f.severity for f in plan.findings if f.id in ("M1", "M2")} == {"warning"}
 
 
+@pytest.mark.catalogue("M3")
 def test_M3_expert_parallelism_below_the_largest(findings_of):
     (found,) = findings_of("M3", T1, "topology.ep=8")
     assert found.severity == "warning" and found.fix == "--set topology.ep=32"
@@ -53,6 +59,7 @@ def test_M3_expert_parallelism_below_the_largest(findings_of):
     assert findings_of("M3", T1, "topology.ep=32") == []
 
 
+@pytest.mark.catalogue("M3")
 def test_M3_expert_optimizer_is_the_same_at_EP_8_and_16(plan_of):
     def optimizer(ep: int) -> float:
         return plan_of(CRASH, f"topology.ep={ep}").memory.roles["critic"].stages[0].terms["optimizer"]
@@ -60,6 +67,7 @@ def test_M3_expert_optimizer_is_the_same_at_EP_8_and_16(plan_of):
     assert abs(optimizer(8) - optimizer(16)) < 1e-9
 
 
+@pytest.mark.catalogue("M4")
 def test_M4_tp_above_the_key_value_groups(findings_of):
     found = findings_of("M4", T1, "topology.tp=4", "topology.cp=2")
     assert [f.severity for f in found] == ["warning", "warning"]
@@ -68,6 +76,7 @@ def test_M4_tp_above_the_key_value_groups(findings_of):
     assert [f.severity for f in findings_of("M4", T1, "topology.tp=2")] == ["notice"]
 
 
+@pytest.mark.catalogue("M5")
 def test_M5_DP_1_leaves_no_room_for_experts(findings_of, plan_of):
     dp_one = ("topology.train_nodes=2", "topology.tp=2", "topology.pp=8", "topology.cp=1", "topology.ep=16")
     (found,) = findings_of("M5", T1, *dp_one)
@@ -81,6 +90,7 @@ def test_more_gpus_than_the_cluster_has(findings_of):
     assert "64 training + 64 rollout" in found.message and "15 nodes × 8 = 120" in found.message
 
 
+@pytest.mark.catalogue("M6")
 def test_M6_both_forms_of_deltanet(findings_of):
     (native,) = findings_of("M6", T1, "trainer.gdn_context_parallel=native")
     assert native.severity == "notice"
@@ -91,6 +101,7 @@ def test_M6_both_forms_of_deltanet(findings_of):
     assert findings_of("M6", GRPO) == []
 
 
+@pytest.mark.catalogue("M7")
 def test_M7_the_cap_cannot_cut_a_long_sample(findings_of, plan_of):
     wall = ("rollout.context_tokens=86016", "topology.cp=4")
     (found,) = findings_of("M7", T1, *wall, "trainer.max_tokens_per_gpu=8192")
@@ -103,6 +114,7 @@ def test_M7_the_cap_cannot_cut_a_long_sample(findings_of, plan_of):
     assert peaks[0] == peaks[1] == peaks[2]
 
 
+@pytest.mark.catalogue("M8")
 def test_M8_host_memory_with_its_terms(findings_of, plan_of):
     (found,) = findings_of("M8", "quickstart", "hardware.host_ram_gib=2")
     sandboxes = plan_of("quickstart").pool.demand / 16  # 64 MiB each
@@ -110,6 +122,7 @@ def test_M8_host_memory_with_its_terms(findings_of, plan_of):
     assert findings_of("M8", "quickstart", "hardware.host_ram_gib=8") == []
 
 
+@pytest.mark.catalogue("M9")
 def test_M9_in_the_spec_and_in_the_environment(findings_of):
     (spec,) = findings_of("M9", T1, "trainer.expandable_segments=true", "trainer.offload_train=false")
     assert spec.severity == "error" and "PPO forces offload_train" in spec.message

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 STARVED, HEALTHY, T1 = "qwen3-8b-grpo-starved", "qwen3-8b-grpo", "t1-strategy15k"
 
 
+@pytest.mark.catalogue("S1")
 def test_S1_the_postmortems_pool(findings_of, plan_of):
     pool = plan_of(STARVED).pool
     assert (pool.demand, pool.capacity, pool.ratio, pool.granted) == (128, 32, 4.0, 32)
@@ -15,6 +18,7 @@ def test_S1_the_postmortems_pool(findings_of, plan_of):
     assert "per task 4 < 8 samples, so 4 of 8" in found.message and "96 are answered 429" in found.message
 
 
+@pytest.mark.catalogue("S1")
 def test_S1_remedies_are_judged_under_both_limits(findings_of):
     (found,) = findings_of("S1", STARVED)
     lines = {line.split(":")[0]: line for line in found.fix.splitlines()}
@@ -26,6 +30,7 @@ def test_S1_remedies_are_judged_under_both_limits(findings_of):
     assert "batch 8 × 4 samples: holds all 32" in lines["D'"]
 
 
+@pytest.mark.catalogue("S1")
 def test_S1_every_pasteable_remedy_removes_the_finding(findings_of):
     (found,) = findings_of("S1", STARVED)
     commands = [line.split("(--set ", 1)[1].rstrip(")") for line in found.fix.splitlines() if "(--set " in line]
@@ -34,11 +39,13 @@ def test_S1_every_pasteable_remedy_removes_the_finding(findings_of):
         assert findings_of("S1", STARVED, *command.split(" --set ")) == []
 
 
+@pytest.mark.catalogue("S1")
 def test_S1_a_queue_makes_it_a_warning(findings_of):
     (found,) = findings_of("S1", STARVED, "sandbox.queueing=true")
     assert found.severity == "warning" and "96 queue" in found.message
 
 
+@pytest.mark.catalogue("S1")
 def test_S1_uneven_hashing_is_said(findings_of):
     urls = "sandbox.urls=[http://a:1,http://b:1]"
     (found,) = findings_of("S1", HEALTHY, urls, "sandbox.max_tasks=8", "sandbox.max_runs_per_task=8")
@@ -46,6 +53,7 @@ def test_S1_uneven_hashing_is_said(findings_of):
     assert found.severity == "warning" and "20% of rollouts" in found.message
 
 
+@pytest.mark.catalogue("S1")
 def test_S1_an_account_refuses_and_local_sandboxes_wait(findings_of):
     (refused,) = findings_of("S1", T1, "sandbox.capacity=280")
     assert refused.severity == "error" and "wants 560 sandboxes, 280 exist at once (2.0×)" in refused.message
@@ -54,6 +62,7 @@ def test_S1_an_account_refuses_and_local_sandboxes_wait(findings_of):
     assert findings_of("S1", HEALTHY) == []
 
 
+@pytest.mark.catalogue("S5")
 def test_S5_the_training_host_carries_the_pool(findings_of):
     full = ("sandbox.max_tasks=16", "sandbox.max_runs_per_task=8")
     (found,) = findings_of("S5", STARVED, *full)
@@ -65,6 +74,7 @@ def test_S5_the_training_host_carries_the_pool(findings_of):
     assert apart.severity == "notice"
 
 
+@pytest.mark.catalogue("S6")
 def test_S6_ramp_of_560_trials_at_6_per_second(findings_of, plan_of):
     assert round(plan_of(T1, "sandbox.creation_per_second=6").schedule.sandbox_ramp_seconds, 1) == 93.3
     (found,) = findings_of("S6", T1, "sandbox.creation_per_second=6")

@@ -30,6 +30,7 @@ def test_offload_moves_optimizer_bytes_from_one_pile_to_the_other(plan_of):
     assert (on_gpu["offloaded_train_state"] - critic_weights) * 16 / 12 == pytest.approx(on_cpu["cpu_optimizer"])
 
 
+@pytest.mark.catalogue("C9")
 def test_C9_two_snapshots_only_in_a_pipeline(plan_of, findings_of):
     terms = plan_of(T1).host.terms
     assert terms["old_actor_snapshots"] == pytest.approx(2 * terms["actor_weights"])
@@ -38,6 +39,7 @@ def test_C9_two_snapshots_only_in_a_pipeline(plan_of, findings_of):
     assert "old_actor_snapshots" not in plan_of(T1, "rollout.pipeline=sync", "rollout.max_staleness=0").host.terms
 
 
+@pytest.mark.catalogue("M8")
 def test_M8_two_optimizers_and_260_sandboxes_on_one_node(findings_of, plan_of):
     node = ("hardware.host_ram_gib=1100", "sandbox.memory_per_sandbox_gib=0.5")
     (found,) = findings_of("M8", T1, *CPU_ADAM, *node)

@@ -93,6 +93,7 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
         claim(tmp_path / "used", OWNER)
 
 
+@pytest.mark.catalogue("C2")
 @pytest.mark.parametrize("critic", ["{actor}", "{actor}/critic", None])
 def test_roles_that_share_files_stop_the_job_before_it_trains(namespace, tmp_path: Path, critic: str | None) -> None:
     settings = settings_of(namespace())
@@ -115,6 +116,7 @@ def test_distinct_directories_are_claimed(namespace, tmp_path: Path) -> None:
     assert (settings.actor_dir / "t1_campaign.json").exists() and (settings.critic_dir / "t1_campaign.json").exists()
 
 
+@pytest.mark.catalogue("C3")
 @given(
     st.sets(st.integers(0, 60), max_size=15),
     st.dictionaries(st.integers(0, 60), st.floats(-5, 5), max_size=15),
@@ -136,6 +138,7 @@ def fill(settings: Settings, rollouts: range) -> None:
         save(settings.critic_dir, rollout)
 
 
+@pytest.mark.catalogue("C3")
 def test_the_best_by_evaluation_outlives_the_latest_five(settings: Settings) -> None:
     for rollout in range(1, 9):
         fill(settings, range(rollout, rollout + 1))

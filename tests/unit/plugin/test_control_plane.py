@@ -36,6 +36,7 @@ def finders() -> Iterator[None]:
     sys.meta_path[:] = before
 
 
+@pytest.mark.catalogue("C6")
 @pytest.mark.parametrize(
     ("endpoint", "seconds"),
     [
@@ -52,6 +53,7 @@ def test_control_is_bounded_and_bulk_transfer_is_not(endpoint: str, seconds: flo
     assert time_limit(f"http://10.0.0.1:30000/{endpoint}?x=1") == (10.0, seconds)
 
 
+@pytest.mark.catalogue("C6")
 def test_a_hanging_engine_is_given_up(silent_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "CONTROL_SECONDS", 0.3)
     hooks.set_up_worker()

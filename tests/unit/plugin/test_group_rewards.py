@@ -49,6 +49,7 @@ def test_rows_of_one_trial_count_once_and_share_its_advantage(namespace) -> None
     assert a[0] == a[1] == b[0] and a[2] == b[1]
 
 
+@pytest.mark.catalogue("R8")
 def test_length_normalisation_divides_by_the_share_of_the_mean_length(namespace) -> None:
     samples = [sample(0, 0, 1.0, tokens=30), sample(1, 0, 0.0, tokens=10)]
     plain = raw_and_shaped(namespace("algorithm.length_normalize=false", **GRPO), samples)[1]

@@ -66,17 +66,20 @@ def run_two_ranks(tmp_path: Path, mode: str) -> list[tuple[int, str]]:
     return answers
 
 
+@pytest.mark.catalogue("C4")
 def test_a_straggler_of_twice_the_old_limit_survives_with_the_patch(tmp_path: Path) -> None:
     for status, output in run_two_ranks(tmp_path, "patched"):
         assert status == 0 and "survived" in output, output
 
 
+@pytest.mark.catalogue("C4")
 def test_and_ends_the_run_without_it(tmp_path: Path) -> None:
     (status, output), _ = run_two_ranks(tmp_path, "as it is")
     assert status != 0 and "survived" not in output
     assert "imed out" in output or "imeout" in output, output
 
 
+@pytest.mark.catalogue("C4")
 def test_rebuilt_groups_are_made_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded shape: slime's reload calls the remembered new_group with ranks and backend alone."""
     import torch.distributed as dist

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
 from t1cli.plugin.trial_worker import RemoteTrial, rollout_addresses
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Outcome, StopReason
@@ -41,6 +43,7 @@ def trial(workers: Workers, group: int, seed: int = 0) -> tuple[RemoteTrial, Met
     return RemoteTrial(workers, SimpleNamespace(run_tag="r", close_seconds=1.0), plan, engine), engine
 
 
+@pytest.mark.catalogue("S10")
 def test_groups_are_spread_and_tokens_are_counted_here() -> None:
     workers = Workers()
     for group in range(3):
@@ -68,6 +71,7 @@ def test_a_cancelled_trial_ends_on_its_node_and_hands_its_tokens_over() -> None:
     assert result.outcome.cause == "over_sampled" and tokens == 3 and calls[-1] == ("10.0.0.2", "cancel")
 
 
+@pytest.mark.catalogue("S10")
 def test_nodes_come_from_the_routers_engines() -> None:
     urls = ["http://10.0.0.1:30000", "10.0.0.1:30001", "http://[fd00::2]:30000", ""]
     assert rollout_addresses(urls) == ("10.0.0.1", "fd00::2")

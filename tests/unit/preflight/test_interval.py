@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from t1cli.preflight.interval import Z_95, wilson
 
 
+@pytest.mark.catalogue("R1")
 def test_the_report_s_coverage() -> None:
     """56 of 60 sampled tasks wrote a report: 93%, interval 84.1% to 97.4%."""
     low, high = wilson(56, 60)

@@ -59,6 +59,7 @@ def test_dotted_paths_given_to_slime_exist() -> None:
                 assert re.search(rf"def {function}\(|\"{function}\"", hooks), word
 
 
+@pytest.mark.catalogue("C9")
 def test_an_asynchronous_campaign_keeps_the_old_actor_and_pushes_every_step() -> None:
     assert compiled().entry == "train_async.py"
     assert value(compiled(), "--keep-old-actor") is True and value(compiled(), "--update-weights-interval") == 1
@@ -112,6 +113,7 @@ def test_each_role_loads_what_its_start_says(
     assert value(found, "--load") == (names[base] if base else None)
 
 
+@pytest.mark.catalogue("C8")
 def test_weights_only_saves_are_resumed_without_optimizer() -> None:
     found = compiled(start=StartPoint("resume", 20, weights_only=True))
     assert value(found, "--no-load-optim") is True and value(found, "--no-save-optim") is True
@@ -130,6 +132,7 @@ def test_corrections() -> None:
     assert value(compiled("algorithm.correction.kind=none"), "--tis-clip") is None
 
 
+@pytest.mark.catalogue("M9")
 def test_the_environment_keeps_expandable_segments_out_of_offloaded_trainers() -> None:
     assert compiled().environment["PYTORCH_CUDA_ALLOC_CONF"] == ""
     assert compiled("trainer.expandable_segments=true").environment["PYTORCH_CUDA_ALLOC_CONF"] == ""

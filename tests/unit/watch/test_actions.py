@@ -171,6 +171,7 @@ def test_webhook_posts_json_over_http(run: RunDirectory) -> None:
     assert got[0]["format_version"] == 1
 
 
+@pytest.mark.catalogue("S4")
 def test_pause_holds_the_next_rollout_once(run: RunDirectory) -> None:
     rule = Rule(name="throughput-halved", metric="m", below=1, actions=("pause",))
     action = PauseAction(run, Journal(run), {rule.name: rule}, allowed=True)
@@ -192,6 +193,7 @@ def save(run: RunDirectory, rollout: int) -> Path:
     return folder
 
 
+@pytest.mark.catalogue("C3")
 def test_the_best_save_is_pinned_and_outlives_its_retention(run: RunDirectory) -> None:
     history, pin = History(), PinAction(run, "terminal/accuracy")
     assert pin.tick(history) == ""

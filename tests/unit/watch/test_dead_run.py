@@ -60,6 +60,7 @@ def shipped(dead_run_csv: Path) -> dict:  # type: ignore[type-arg]
     return answer
 
 
+@pytest.mark.catalogue("S1", "L1")
 def test_shipped_packs_warn_in_time_and_name_the_pool(shipped: dict) -> None:  # type: ignore[type-arg]
     rules = {rule["name"]: rule for rule in shipped["rules"]}
     starvation = rules["signal-starvation"]
@@ -74,6 +75,7 @@ def test_shipped_packs_warn_in_time_and_name_the_pool(shipped: dict) -> None:  #
     assert "dilution, not collapse" in diagnoses
 
 
+@pytest.mark.catalogue("L1", "L2")
 def test_shipped_stop_needs_the_second_sign_and_says_what_it_saves(shipped: dict) -> None:  # type: ignore[type-arg]
     assert shipped["stop"]["rule"] == "signal-dead"
     # Above 0.85 over 60 rollouts from about step 610; the gradient is below a tenth of its start some 120 steps later.

@@ -26,6 +26,7 @@ def names(line: str) -> set[str]:
     return {TABLE[index].name for index in match_line(line.encode(), range(len(TABLE)), TABLE)}
 
 
+@pytest.mark.catalogue("M1", "M8", "M10", "S8", "C4")
 @pytest.mark.parametrize("signature", TABLE, ids=lambda signature: signature.name)
 def test_every_public_example_is_recognized_by_every_scanner(signature: Signature) -> None:
     line = signature.example
@@ -80,6 +81,7 @@ def classified(path: Path, text: str) -> LogClassifier:
     return made
 
 
+@pytest.mark.catalogue("L9")
 def test_retries_are_rated_per_finished_rollout_and_not_dropped(tmp_path: Path) -> None:
     """08-10 h: 1,728 refusals for 287 rollouts; 10-12 h: 1,439 for 98. The count falls as the rate doubles."""
     lines = []
@@ -108,6 +110,7 @@ def test_a_watchdog_after_a_dead_actor_is_an_echo(tmp_path: Path) -> None:
     assert (cause.signature, cause.cascade) == ("worker_system_error", ("job_failed", "nccl_watchdog"))
 
 
+@pytest.mark.catalogue("M8")
 def test_the_kernel_is_believed_before_ray(tmp_path: Path) -> None:
     at = "[2026-05-01 10:10:{:02d}] x.py:1 - "
     text = log_of(

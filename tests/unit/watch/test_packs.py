@@ -37,6 +37,7 @@ def test_a_bad_pack_is_located(tmp_path: Path) -> None:
         load_packs([str(path)])
 
 
+@pytest.mark.catalogue("L2")
 def test_verbatim_gradient_rule_stops_a_healthy_low_gradient_run_and_ours_does_not() -> None:
     """Public healthy runs live at a gradient norm of 0.02 to 0.09."""
     verbatim = Engine(load_packs(["postmortem-verbatim"]), variables=VARIABLES)

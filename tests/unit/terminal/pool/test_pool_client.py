@@ -100,6 +100,7 @@ async def _create(provider: PoolProvider, name: str, task: str) -> Any:
     return await provider.create(name, owner="run")
 
 
+@pytest.mark.catalogue("S2")
 def test_defect_4_nobody_is_lost_to_a_429_that_others_cause(pools: SimpleNamespace, tmp_path: Path) -> None:
     """Two clients on one pool of four: each knows its own line only, so the server does refuse."""
 
@@ -140,6 +141,7 @@ def test_defect_5_a_command_whose_answer_was_lost_is_not_run_again(pools: Simple
     run(whole)
 
 
+@pytest.mark.catalogue("S3")
 def test_defect_6_a_failed_reset_gets_one_new_lease_and_never_the_same_container(
     pools: SimpleNamespace, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def run(
     asyncio.run(whole())
 
 
+@pytest.mark.catalogue("S3")
 def test_defect_1_an_expired_lease_makes_room_and_its_sandbox_is_closed(pools: SimpleNamespace, tmp_path: Path) -> None:
     async def body(site: SimpleNamespace) -> None:
         first = await site.lease(request_id="one")
@@ -121,6 +122,7 @@ def test_defect_2_an_operation_in_flight_keeps_its_lease(pools: SimpleNamespace,
     run(pools, tmp_path, body, idle_seconds=0.4)
 
 
+@pytest.mark.catalogue("S2")
 def test_defect_4_a_full_pool_queues_and_refuses_only_when_the_line_is_full(
     pools: SimpleNamespace, tmp_path: Path
 ) -> None:
@@ -177,6 +179,7 @@ def test_defect_5_a_client_without_ids_that_lost_an_answer_runs_its_command_once
     run(pools, tmp_path, body)
 
 
+@pytest.mark.catalogue("S3")
 def test_defect_6_a_failed_reset_is_made_again_on_a_new_machine_and_a_second_failure_ends_the_lease(
     pools: SimpleNamespace, tmp_path: Path
 ) -> None:
@@ -276,6 +279,7 @@ def processes_of(directory: Path) -> list[ProcessIdentity]:
     return [process for lease in book.leases() for process in lease.processes if process.alive]
 
 
+@pytest.mark.catalogue("S3", "S4")
 @pytest.mark.skipif(bool(bubblewrap_problem()), reason="no bubblewrap")
 def test_defect_10_a_killed_server_leaves_nothing_and_its_successor_knows_what_there_was(tmp_path: Path) -> None:
     process, place = start_server(tmp_path)

@@ -153,6 +153,7 @@ def our_app(pools: SimpleNamespace, directory: Path, limits: QueueLimits) -> tup
     return PoolApp(Pool(PoolSettings(directory, limits=limits), provider)), provider
 
 
+@pytest.mark.catalogue("S1")
 def test_a_pool_that_refuses_loses_most_of_the_samples(pools: SimpleNamespace, loop: VirtualLoop) -> None:
     giving_up = run(loop, against_429(pools, 1), "429, no retry")
     assert giving_up.lost_share == 0.75 and giving_up.incomplete == PROMPTS
@@ -161,6 +162,7 @@ def test_a_pool_that_refuses_loses_most_of_the_samples(pools: SimpleNamespace, l
     assert retrying.lost_share > 0.4 and retrying.incomplete > PROMPTS / 2
 
 
+@pytest.mark.catalogue("S2")
 @pytest.mark.parametrize(
     ("limits", "most_walls"),
     [
@@ -181,6 +183,7 @@ def test_ours_loses_none_and_starves_nobody(
     assert provider.most_alive <= PLACES and not provider.alive
 
 
+@pytest.mark.catalogue("S2")
 def test_our_client_loses_none_on_the_pool_that_refuses_either(pools: SimpleNamespace, loop: VirtualLoop) -> None:
     older = pools.OlderPool(max_tasks=MAX_TASKS, max_runs_per_task=RUNS)
     ours = run(loop, with_our_client(older, 2 * lower_bound_seconds()), "our client on the pool that answers 429")

@@ -41,6 +41,7 @@ def test_counts_come_from_the_tests_whatever_the_summary_says(
     assert found.state == ("ok" if found.total else "empty")
 
 
+@pytest.mark.catalogue("R3")
 @given(
     st.binary(max_size=200)
     | st.recursive(
@@ -106,6 +107,7 @@ def test_a_report_that_started_before_the_trial_is_stale(unit: float) -> None:
     assert read_ctrf(old).state == "ok"
 
 
+@pytest.mark.catalogue("R4")
 def test_a_file_written_before_the_trial_is_stale_whatever_it_says(tmp_path: Path) -> None:
     path = tmp_path / "ctrf.json"
     now = time.time()

@@ -125,6 +125,7 @@ def graded(provider: LocalProvider, task: Task, attempt: str, trial_dir: Path) -
     return asyncio.run(whole())
 
 
+@pytest.mark.catalogue("R11")
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_no_attempt_earns_what_it_did_not_do(name: str, provider: LocalProvider, task: Task, tmp_path: Path) -> None:
     os.environ["T1_HACK_SECRET"] = "do-not-leak-me"
@@ -144,6 +145,7 @@ AT_THE_INTERPRETER = [
 ]
 
 
+@pytest.mark.catalogue("R11")
 @pytest.mark.parametrize("name", AT_THE_INTERPRETER)
 def test_nor_where_the_script_starts_its_own_interpreter(name: str, provider: LocalProvider, tmp_path: Path) -> None:
     """Any other test.sh runs cold, by the sandbox's own shell: what waits for an interpreter would meet it here."""

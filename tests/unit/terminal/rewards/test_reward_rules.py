@@ -35,6 +35,7 @@ def value(found: Verdict, reward: Reward, turns: int = 1, response_tokens: int =
 counts = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair)))
 
 
+@pytest.mark.catalogue("R2")
 @given(counts, st.integers(1, 80), st.integers(0, 80))
 def test_ctrf_count_is_an_absolute_count_over_a_fixed_scale(pair: tuple[int, int], expected: int, extra: int) -> None:
     passed, total = pair
@@ -51,6 +52,7 @@ def test_a_large_task_earns_more_than_one() -> None:
     assert value(verdict(55, 60), CtrfCount()) == 2.75
 
 
+@pytest.mark.catalogue("R3")
 @pytest.mark.parametrize("state", UNUSABLE)
 def test_an_unusable_report_falls_back_and_never_scores_a_solved_task_zero(state: CtrfState) -> None:
     solved, unsolved = verdict(0, 0, ctrf=state, solved=True), verdict(0, 0, ctrf=state, solved=False)
@@ -96,6 +98,7 @@ def test_a_multiplicative_discount_is_free_inside_the_zone_and_falls_beyond(
         assert here > 0.0
 
 
+@pytest.mark.catalogue("R7")
 def test_five_tests_by_rambling_are_worth_less_than_four_at_a_healthy_length() -> None:
     reward = CtrfCount(length=MultiplicativeLength())
     assert value(verdict(5, 5), reward, turns=50) < value(verdict(4, 5), reward, turns=22)
@@ -104,6 +107,7 @@ def test_five_tests_by_rambling_are_worth_less_than_four_at_a_healthy_length() -
     assert value(verdict(5, 5), additive, turns=50) > value(verdict(4, 5), additive, turns=22)
 
 
+@pytest.mark.catalogue("R8")
 @given(st.integers(0, 100), st.booleans())
 def test_the_length_floor_acts_before_the_signed_map(response_tokens: int, signed: bool) -> None:
     reward = PassRatio(signed=signed, min_response_tokens=30)
@@ -114,6 +118,7 @@ def test_the_length_floor_acts_before_the_signed_map(response_tokens: int, signe
     assert value(verdict(0, 2), reward, response_tokens=response_tokens) == (-1.0 if signed else 0.0)
 
 
+@pytest.mark.catalogue("R6")
 def test_the_efficiency_bonus_reaches_short_solves_only() -> None:
     reward = Binary(length=EfficiencyBonus(bonus=0.5, free_turns=10))
     assert value(verdict(1, 1), reward, turns=5) == 1.25

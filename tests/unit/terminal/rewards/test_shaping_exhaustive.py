@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from t1cli.spec.reward import AdditiveLength, CtrfCount, MultiplicativeLength
 from t1cli.terminal.rewards.reward import reward_of
 from t1cli.terminal.rewards.verdict import Verdict
@@ -29,6 +31,7 @@ def test_every_value_falls_with_turns_and_rises_with_tests() -> None:
         assert all(more > less for less, more in itertools.pairwise(values))
 
 
+@pytest.mark.catalogue("R7")
 def test_one_test_more_never_pays_for_doubling_a_healthy_length() -> None:
     """R7: from two tests on, what 50 turns or more add to n tests is worth less than n tests within the free zone."""
     for passed in range(2, 100):
@@ -36,6 +39,7 @@ def test_one_test_more_never_pays_for_doubling_a_healthy_length() -> None:
         assert all(value(passed + 1, turns) < healthy for turns in range(50, 101)), passed
 
 
+@pytest.mark.catalogue("R5")
 def test_a_discount_takes_a_share_and_a_penalty_does_not() -> None:
     """R5: under an additive penalty below a test's worth, rambling on for one more test pays at every count."""
     additive = CtrfCount(length=AdditiveLength(penalty_per_turn=0.001, free_turns=22, allow=True))

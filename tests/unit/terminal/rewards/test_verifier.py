@@ -103,6 +103,7 @@ def test_solved_partly_solved_and_untouched(in_sandbox: InSandbox, task: Task, t
     in_sandbox(body)
 
 
+@pytest.mark.catalogue("R4", "R11")
 def test_planted_reports_are_refused(in_sandbox: InSandbox, task: Task, tmp_path: Path) -> None:
     async def body(sandbox: Sandbox) -> None:
         await place(sandbox, task)
@@ -191,6 +192,7 @@ def test_a_verifier_that_breaks_is_an_infrastructure_failure(
     asyncio.run(whole())
 
 
+@pytest.mark.catalogue("R3")
 def test_states_of_the_report(task: Task, tmp_path: Path) -> None:
     provider = LocalProvider(LocalSandbox(backend="process"), tmp_path / "sandboxes")
     log = '"$T1_ROOT/logs/verifier/'
@@ -227,6 +229,7 @@ def test_states_of_the_report(task: Task, tmp_path: Path) -> None:
     assert all(verdict.solved for state, verdict in found.items() if state != "disagree")
 
 
+@pytest.mark.catalogue("R4")
 def test_a_trial_directory_is_never_used_twice(task: Task, tmp_path: Path) -> None:
     provider = LocalProvider(LocalSandbox(backend="process"), tmp_path / "sandboxes")
 

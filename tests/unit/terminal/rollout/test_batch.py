@@ -39,6 +39,7 @@ def test_all_groups_are_scored_and_the_ledger_closes(doubles: SimpleNamespace, t
     assert json.loads(lines[0])["turns"][0]["reply"] == "echo a"
 
 
+@pytest.mark.catalogue("S9")
 def test_surplus_groups_are_cancelled_and_accounted_by_family(doubles: SimpleNamespace, tmp_path: Path) -> None:
     async def slow_family(instruction: str, turn: int) -> None:
         if instruction in ("t2", "t5") and turn == 1:
@@ -122,6 +123,7 @@ def test_over_sampling_replaces_a_group_that_cannot_be_run_at_all(doubles: Simpl
     assert [trial.outcome.cause for trial in result.trials if not trial.outcome.scored] == ["prompt_over_context"]
 
 
+@pytest.mark.catalogue("F4")
 def test_missing_routing_aborts_the_rollout_and_leaves_nothing(doubles: SimpleNamespace, tmp_path: Path) -> None:
     world = doubles.make_world(doubles.ScriptedEngine(lambda _: ["echo a"], routing=False), tmp_path)
     with pytest.raises(MissingRouting):

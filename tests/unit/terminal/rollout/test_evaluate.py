@@ -37,6 +37,7 @@ def test_lost_trials_are_retried_and_what_stays_lost_is_missing_not_zero(
     assert (tmp_path / "evaluation_before.jsonl").read_text().count("\n") == 1 + 6 + 6
 
 
+@pytest.mark.catalogue("S7")
 def test_89_tasks_are_all_scored_in_their_own_loop_while_training_rolls_out(
     doubles: SimpleNamespace, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from t1cli.terminal.rollout.pacing import Pace, Slots
 
 
+@pytest.mark.catalogue("S7")
 def test_slots_are_never_exceeded_across_event_loops_and_everyone_gets_one() -> None:
     slots = Slots(3)
     lock, inside, most, served = threading.Lock(), 0, 0, 0
@@ -79,6 +80,7 @@ def test_slots_are_served_in_the_order_asked_for() -> None:
     assert asyncio.run(run()) == list(range(10))
 
 
+@pytest.mark.catalogue("S6")
 def test_pace_spaces_passes_over_two_event_loops() -> None:
     pace, times, lock = Pace(100.0), [], threading.Lock()
 

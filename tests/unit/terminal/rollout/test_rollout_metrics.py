@@ -22,6 +22,7 @@ def test_an_empty_rollout_reports_no_mean() -> None:
     )
 
 
+@pytest.mark.catalogue("R12", "S9")
 def test_names_and_values_of_a_known_rollout(doubles: SimpleNamespace, tmp_path: Path) -> None:
     """Four trials: 3, 1 and 0 checks by CTRF, and one solved by the fallback; one of them out of turns."""
     commands = {"t0": ["a", "b", "c"], "t1": ["a"], "t2": [], "t3": ["x"] * 9}

@@ -27,6 +27,7 @@ def play(doubles: SimpleNamespace, trials_dir: Path, engine: object, **changes: 
     return result, world
 
 
+@pytest.mark.catalogue("F1")
 def test_a_scored_trial_has_one_row_whose_loss_is_on_the_sampled_ids(doubles: SimpleNamespace, tmp_path: Path) -> None:
     engine = doubles.ScriptedEngine(lambda _: ["echo a", "echo b"])
     result, world = play(doubles, tmp_path, engine)
@@ -131,6 +132,7 @@ def test_an_infrastructure_failure_has_a_boundary_and_a_cause_and_no_reward(
     assert result.reward is None and result.rows == ()
 
 
+@pytest.mark.catalogue("F4")
 def test_routing_that_is_missing_aborts_instead_of_dropping_the_trial(doubles: SimpleNamespace, tmp_path: Path) -> None:
     engine = doubles.ScriptedEngine(lambda _: ["echo a"], routing=False)
     with pytest.raises(MissingRouting):

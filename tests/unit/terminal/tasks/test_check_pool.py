@@ -115,6 +115,7 @@ def test_each_kind_of_broken_task_is_named(name: str, found: PoolCheck) -> None:
     assert not task.ok and BROKEN[name][0] in {problem.kind for problem in task.problems}, task.problems
 
 
+@pytest.mark.catalogue("R1")
 def test_good_tasks_are_good_and_the_pool_is_measured(found: PoolCheck) -> None:
     assert found.good == 3 and {task.name for task in found.tasks if task.ok} == {"good-0", "good-1", "good-2"}
     assert found.suggested_scale and found.spread(lambda task: task.verify_seconds)["max"] > 0

@@ -96,6 +96,7 @@ def check(turns: list[Turn], rows: tuple[TrainingRow, ...]) -> None:
     assert ledger.unaccounted == 0
 
 
+@pytest.mark.catalogue("F1")
 @given(trials())
 @hypothesis_settings(max_examples=400, deadline=None)
 def test_rows_hold_exactly_what_the_turns_sampled(turns: list[Turn]) -> None:
@@ -184,6 +185,7 @@ def test_breaking_any_single_rule_is_noticed(
         check(strict_trial(), assemble(strict_trial(), label=LABEL, routing="required"))
 
 
+@pytest.mark.catalogue("F1")
 def test_drift_is_recounted_from_the_turns() -> None:
     turns = strict_trial()[:2]
     (row,) = assemble(turns, label=LABEL, routing="required")
@@ -195,6 +197,7 @@ def test_drift_is_recounted_from_the_turns() -> None:
     assert drifted_in_loss(row.tokens, wrong_mask, turns) == 1
 
 
+@pytest.mark.catalogue("F3", "F4")
 def test_missing_and_wrong_routing_are_errors() -> None:
     first, second, _ = strict_trial()
     with pytest.raises(MissingRouting):
