@@ -69,10 +69,11 @@ _MAKERS: Final = {
 def code_catchers() -> tuple[Catcher, ...]:
     """Every catcher that is found by reading the source of t1cli and memory_model."""
     roots = [Path(package.__file__ or "").parent for package in (t1cli, memory_model)]
-    return tuple(catcher for root in roots for path in sorted(root.rglob("*.py")) for catcher in _of_file(root, path))
+    return tuple(catcher for root in roots for path in sorted(root.rglob("*.py")) for catcher in scan_file(root, path))
 
 
-def _of_file(root: Path, path: Path) -> Iterator[Catcher]:
+def scan_file(root: Path, path: Path) -> Iterator[Catcher]:
+    """What one file of the package at `root` says it catches."""
     text = path.read_text(encoding="utf-8")
     where = path.relative_to(root.parent).as_posix()
     if not _WORTH_READING.search(text) or where.startswith("t1cli/catalogue/"):

@@ -32,6 +32,7 @@ COMMANDS: tuple[str, ...] = (
     "logs",
     "diff",
     "eval",
+    "explain",
     "schema",
     "pool",
     "rescore",

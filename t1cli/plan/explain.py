@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -66,6 +67,8 @@ def explain(loaded: LoadedSpec, plan: Plan, key: str) -> tuple[Explained, ...]:
     if found:
         return found
     near = get_close_matches(key, [*_prefixes(values), *_prefixes(figures)], n=3)
+    if re.fullmatch(r"[A-Z]\d{1,2}", key):
+        raise BadInput(f"no value or figure `{key}`", hint=f"`t1 explain {key}` explains a failure mode")
     raise BadInput(
         f"no value or figure `{key}`",
         hint=f"did you mean {' or '.join(f'`{name}`' for name in near)}?"

@@ -75,7 +75,7 @@ class TestOutcome:
 
 def run_rule_tests(path: Path) -> tuple[TestOutcome, ...]:
     """Run a file. Raises BadInput when it, or a pack that it names, cannot be read."""
-    file = _read(path)
+    file = read_tests(path)
     packs = load_packs([name if name in shipped_packs() else str(path.parent / name) for name in file.rules])
     return tuple(TestOutcome(path.name, test.name, _problems(test, packs)) for test in file.tests)
 
@@ -92,7 +92,8 @@ def frames_of(series: Mapping[str, str], seed: int = 0, seconds_per_step: float 
     return [Row(step, values, i * seconds_per_step) for i, ((_, step), values) in enumerate(ordered)]
 
 
-def _read(path: Path) -> RuleTestFile:
+def read_tests(path: Path) -> RuleTestFile:
+    """A file of rule tests. Raises BadInput with file and line where they are known."""
     try:
         return RuleTestFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
