@@ -26,8 +26,8 @@ def test_values_stand_in_angle_quotes(code: str, text: str) -> None:
 
 
 def test_names_are_followed_to_what_they_were_given() -> None:
-    function = ast.parse("def check():\n    found, wanted = f'{soft} files', 'more'\n    both = found + ', ' + wanted\n")
-    assert message_text(ast.Name("both"), bound_names(function)) == "‹soft› files, more"
+    function = ast.parse("def check():\n    found, wanted = f'{soft} files', 'more'\n    both = found + '; ' + wanted")
+    assert message_text(ast.Name("both"), bound_names(function)) == "‹soft› files; more"
 
 
 def test_a_name_that_means_itself_ends() -> None:
