@@ -7,8 +7,7 @@ from dataclasses import replace
 from memory_model import Architecture, Device, Layout, Workload, stages
 from memory_model.terms.deltanet import deltanet_backward_transient, deltanet_pieces
 from memory_model.terms.term import Situation
-
-GIB = 2**30
+from memory_model.units import GIB
 
 
 def deltanet_working_set_gib(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from memory_model.units import GIB
+from t1cli.plan.memory_inputs import roles_of
 from t1cli.plan.plan import DiskPlan
 from t1cli.spec.experiment import ExperimentSpec
-
-GIB = 2**30
 
 # Bytes per parameter on disk. bf16 weights; a full torch_dist checkpoint adds the fp32 main copy and two fp32 moments
 # (Megatron distributed optimizer: 2 + 4 + 4 + 4). The embedded engine trains fp32 weights and has no main copy.
@@ -20,7 +20,7 @@ BYTES_PER_PARAMETER = {
 def plan_disk(spec: ExperimentSpec, *, num_parameters: int) -> DiskPlan:
     """Space of one save over all roles, and of all saves that stay plus the one being written."""
     width = BYTES_PER_PARAMETER[_precision(spec), spec.checkpoint.what]
-    per_save_gib = num_parameters * width * num_roles(spec) / GIB
+    per_save_gib = num_parameters * width * len(roles_of(spec)) / GIB
     kept = saves_kept(spec)
     return DiskPlan(
         disk_gib=spec.hardware.disk_gib,
@@ -28,11 +28,6 @@ def plan_disk(spec: ExperimentSpec, *, num_parameters: int) -> DiskPlan:
         total_gib=per_save_gib * (kept + 1),
         saves_kept=kept,
     )
-
-
-def num_roles(spec: ExperimentSpec) -> int:
-    """Actor alone, or actor and critic of the same size."""
-    return 2 if spec.algorithm.kind == "ppo" else 1
 
 
 def saves_kept(spec: ExperimentSpec) -> int:

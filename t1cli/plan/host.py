@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from memory_model.units import GIB
 from t1cli.plan.host_slime import slime_host_terms
 from t1cli.plan.memory import MemoryAnswer
+from t1cli.plan.memory_inputs import roles_of
 from t1cli.plan.plan import HostPlan, PoolPlan, Schedule
 from t1cli.plan.topology import Topology
 from t1cli.spec.experiment import ExperimentSpec
-
-GIB = 2**30
 
 # The embedded engine. Assumed round figures, not measured: what a process that imports torch for CPUs keeps resident,
 # and a private Ray (GCS, raylet, agents). Exact: fp32 weights, gradients and two moments are 16 B a parameter.
@@ -33,11 +33,10 @@ def plan_host(
 
 
 def _embedded(spec: ExperimentSpec, memory: MemoryAnswer) -> dict[str, float]:
-    roles = 2 if spec.algorithm.kind == "ppo" else 1
     return {
         "torch_processes": EMBEDDED_PROCESSES * TORCH_PROCESS_GIB,
         "ray": RAY_GIB,
-        "weights_and_optimizer": roles * memory.parameters.total * TRAINER_BYTES_PER_PARAMETER / GIB,
+        "weights_and_optimizer": len(roles_of(spec)) * memory.parameters.total * TRAINER_BYTES_PER_PARAMETER / GIB,
     }
 
 

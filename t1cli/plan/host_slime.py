@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from memory_model import Layout, Workload, stages
-from memory_model.host import ENGINE_GIB, PROCESS_GIB
+from memory_model import Layout, Workload
+from memory_model.host import ENGINE_GIB, PROCESS_GIB, heaviest_counts
 from memory_model.terms.optimizer import host_optimizer_bytes, optimizer_bytes
-from memory_model.terms.weights import WEIGHT_BYTES, LocalCounts, local_counts
+from memory_model.terms.weights import WEIGHT_BYTES
+from memory_model.units import GIB
 from t1cli.plan.memory_inputs import architecture_of, layout_of, roles_of, workload_of
 from t1cli.plan.plan import Schedule
 from t1cli.plan.topology import Topology
 from t1cli.spec.experiment import ExperimentSpec
-
-GIB = 2**30
 
 # Assumed, no public reading isolates it: Ray's daemons and the driver on the head node.
 RAY_GIB = 8.0
@@ -34,10 +33,13 @@ def _per_gpu(spec: ExperimentSpec, layout: Layout, workload: Workload) -> dict[s
     """Bytes that one GPU's trainer processes keep on the host, both roles together.
 
     CPU Adam 16 B per owned parameter. torch_memory_saver copies what it pauses to the host: the critic's weights and
-    both roles' optimizer state; slime takes the actor's weights out of it and keeps them, and every snapshot, in
-    pinned copies of its own (slime 0.3.0, backends/megatron_utils/actor.py: weights_backuper).
+    both roles' optimizer state; slime takes the actor's weights and both roles' gradient buffers out of it, and keeps
+    the actor's weights and every snapshot in pinned copies of its own (slime 0.3.0, utils/arguments.py:
+    disable_param_buffers_cpu_backup, disable_grad_buffers_cpu_backup; backends/megatron_utils/actor.py:
+    weights_backuper).
     """
-    held = [_counts(spec, layout, workload, critic=role == "critic") for role in roles_of(spec)]
+    arch = architecture_of(spec)
+    held = [heaviest_counts(arch, layout, workload, critic=role == "critic") for role in roles_of(spec)]
     counts = max(held, key=lambda counts: counts.total)
     weights = counts.total * WEIGHT_BYTES
     roles = len(roles_of(spec))
@@ -64,15 +66,6 @@ def old_actor_copies(spec: ExperimentSpec) -> int:
     if keep is None:
         keep = spec.rollout.pipeline != "sync"
     return 2 if keep else 0
-
-
-def _counts(spec: ExperimentSpec, layout: Layout, workload: Workload, *, critic: bool) -> LocalCounts:
-    arch = architecture_of(spec)
-    found = (
-        local_counts(arch, layout, stage, gdn_form=workload.gdn_form, with_mtp=workload.train_mtp, critic=critic)
-        for stage in stages(arch.num_hidden_layers, layout)
-    )
-    return max(found, key=lambda counts: counts.total)
 
 
 def _batches_alive(spec: ExperimentSpec) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memory_model import Architecture
+from memory_model.units import GIB
 from t1cli.plan.memory import total_parameters
 from t1cli.plan.memory_inputs import architecture_of
 from t1cli.plan.pool import rollout_demand
 from t1cli.plan.topology import Topology
 from t1cli.spec.experiment import ExperimentSpec
 
-GIB = 2**30
 BF16 = 2
 
 

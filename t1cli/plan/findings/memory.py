@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memory_model.units import GIB
 from t1cli.plan.binding import binding_term
 from t1cli.plan.draft import Draft
 from t1cli.plan.plan import Finding, StageMemory
@@ -67,7 +68,7 @@ def _logits(draft: Draft, gib: float) -> str:
     """The buffer as bytes per logit × tokens of the CP shard × vocabulary of the TP shard."""
     spec, tokens = draft.spec, draft.memory.plan.tokens_per_micro_batch
     vocab = spec.model.architecture.vocab_size
-    per_logit = gib * 2**30 / (tokens * vocab / spec.topology.tp)
+    per_logit = gib * GIB / (tokens * vocab / spec.topology.tp)
     return f" ({per_logit:.0f} B × {tokens:,} tokens at CP {spec.topology.cp} × {vocab:,}/TP {spec.topology.tp})"
 
 

@@ -1,4 +1,4 @@
-"""Host RAM, disk, reasons against a layout, packing, and phases outside training."""
+"""Host RAM, reasons against a layout, packing, and phases outside training."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memory_model import Device, Layout, Loss, Optimizer, Recompute, Workload, cap_advice, model, predict, wasted
-from memory_model.disk import disk_need
-from memory_model.host import HostDemand, host_terms, trainer_host_gib
+from memory_model.host import heaviest_counts, trainer_host_gib
 from memory_model.layout import stages, why_impossible
 
 QWEN = model("Qwen3-30B-A3B")
@@ -23,23 +22,11 @@ def test_host_memory_of_a_public_report() -> None:
     assert trainer_host_gib(QWEN, layout, step) * 2**30 / 1e9 == pytest.approx(102.4, rel=0.06)
 
 
-def test_host_terms_grow_with_what_is_asked_for() -> None:
-    step = Workload(max_tokens_per_gpu=8192, optimizer=Optimizer(offload_fraction=1.0), roles=("actor", "critic"))
-    layout = Layout(world=64, tp=2, pp=2, ep=16)
-    demand = HostDemand(snapshots=2, batch_tokens=10_000_000, sandboxes=100, sandbox_gib=2.0, object_store_gib=50.0)
-    terms = host_terms(HYBRID, layout, step, demand, gpus_per_node=8)
-    assert terms["sandboxes"] == 200.0
-    # 48 layers x top-8 x 2 B a token.
-    assert terms["routing rows"] == pytest.approx(10_000_000 * 48 * 8 * 2 / 2**30)
-    one = host_terms(HYBRID, layout, replace(step, roles=("actor",)), demand, gpus_per_node=8)
-    assert terms["CPU Adam"] == pytest.approx(2 * one["CPU Adam"])
-
-
-def test_disk_of_weights_and_of_full_checkpoints() -> None:
-    weights = disk_need(HYBRID, roles=2, saves_kept=3)
-    assert weights.per_save_gib == pytest.approx(2 * 122_111_526_912 * 2 / 2**30)
-    assert weights.total_gib == pytest.approx(4 * weights.per_save_gib)
-    assert disk_need(HYBRID, roles=2, saves_kept=3, full=True).per_save_gib == pytest.approx(7 * weights.per_save_gib)
+def test_a_critic_holds_the_vocabulary_once() -> None:
+    step = Workload(max_tokens_per_gpu=8192)
+    actor, critic = (heaviest_counts(QWEN, Layout(world=8, ep=8), step, critic=critic) for critic in (False, True))
+    head = QWEN.vocab_size * QWEN.hidden_size
+    assert actor.total - critic.total == pytest.approx(head, rel=0.001)
 
 
 @pytest.mark.parametrize(
