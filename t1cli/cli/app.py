@@ -22,6 +22,7 @@ app = typer.Typer(
 # Each module under t1cli/cli has `command` (a function) or `group` (a typer app of subcommands).
 # Heavy imports (torch, ray, numpy, wandb) happen inside the function that needs them.
 COMMANDS: tuple[str, ...] = (
+    "init",
     "plan",
     "preflight",
     "launch",

@@ -77,6 +77,21 @@ def convert(
     return ExitCode.YES
 
 
+def new(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Directories to write, such as tasks/my-task.")
+    ],
+) -> int:
+    """Write tasks to begin with: solvable, counted test by test, meant to be rewritten."""
+    from t1cli.terminal.tasks.new_task import new_task
+
+    for path in paths:
+        new_task(path)
+        typer.echo(f"wrote {path}: edit instruction.md, environment/files, solution/solve.sh and tests/test_outputs.py")
+    typer.echo(f"next: t1 tasks check {paths[0].parent}", err=True)
+    return ExitCode.YES
+
+
 def _print(found: PoolCheck) -> None:
     resumed = f" ({found.resumed} from the record)" if found.resumed else ""
     typer.echo(f"{found.good} of {len(found.tasks)} tasks can be trained on{resumed}")
@@ -84,7 +99,7 @@ def _print(found: PoolCheck) -> None:
         typer.echo(f"  {kind:<20}{count:>6}")
     for name, spread in _spreads(found).items():
         if spread:
-            typer.echo(f"  {name:<20}" + "  ".join(f"{part} {value:g}" for part, value in spread.items()))
+            typer.echo(f"  {name:<22}" + "  ".join(f"{part} {value:g}" for part, value in spread.items()))
     if found.suggested_scale:
         typer.echo(f"  reward.scale of {found.suggested_scale:g} fits (90th percentile of tests per task)")
     bad = [task for task in found.tasks if task.problems]
@@ -117,5 +132,6 @@ def _as_json(found: PoolCheck) -> dict[str, Any]:
     }
 
 
+group.command("new")(guarded(new))
 group.command("check")(guarded(check))
 group.command("convert")(guarded(convert))

@@ -52,6 +52,11 @@ def load_pool(path: Path, *, layout: str = "harbor", families: Collection[str] =
     return _of_families(tasks, families, path)
 
 
+def is_task_name(name: str) -> bool:
+    """Whether a task's directory may be called that."""
+    return _NAME.fullmatch(name) is not None
+
+
 def load_task(path: Path) -> Task:
     """One task directory in Harbor layout. Raises BadInput with all of its problems."""
     reader = _TaskReader(path.resolve())
@@ -94,7 +99,7 @@ class _TaskReader:
         self._lines: list[str] = []
 
     def read(self) -> Task:
-        if not _NAME.fullmatch(self.path.name):
+        if not is_task_name(self.path.name):
             self._problem(self.path, f"task name {self.path.name!r}", "letters, digits, dots, dashes, underscores")
         config = self._toml()
         metadata = self._section(config, "metadata")

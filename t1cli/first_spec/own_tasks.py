@@ -1,0 +1,40 @@
+"""What a task directory says: how many tasks, whether their tests are counted, how long the longest text is."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from t1cli.terminal.tasks.load import load_pool
+
+
+@dataclass(frozen=True)
+class OwnTasks:
+    """A directory of tasks, read but not run."""
+
+    count: int
+    counted: int
+    """Tasks whose verifier mentions a CTRF report."""
+    longest_bytes: int
+    """Length of the longest instruction: no tokenizer needs more tokens than that."""
+    tests_median: float | None
+    """Median of the tests that tasks declare; None where none does."""
+
+    @property
+    def counts_tests(self) -> bool:
+        """Whether every task seems to report test by test; preflight finds out."""
+        return self.counted == self.count
+
+
+def read_tasks(directory: Path) -> OwnTasks:
+    """Read every task. Raises BadInput with the problems of all of them."""
+    tasks = load_pool(directory)
+    scripts = [(task.tests / "test.sh").read_text(encoding="utf-8", errors="replace") for task in tasks]
+    declared = [task.expected_tests for task in tasks if task.expected_tests]
+    return OwnTasks(
+        count=len(tasks),
+        counted=sum("ctrf" in script for script in scripts),
+        longest_bytes=max(len(task.instruction.encode()) for task in tasks),
+        tests_median=statistics.median(declared) if declared else None,
+    )
