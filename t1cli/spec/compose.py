@@ -56,6 +56,8 @@ def _preset_layers(own: Node, problems: list[Diagnostic]) -> tuple[list[Node], b
     listed = own.get("presets")
     if listed is None:
         return [], True
+    if listed.refused:
+        return [], False
     if not isinstance(listed.content, tuple):
         _say(listed, "`presets` must be a list of names such as `model/qwen3-8b`", problems)
         return [], False
@@ -65,6 +67,8 @@ def _preset_layers(own: Node, problems: list[Diagnostic]) -> tuple[list[Node], b
     layers: list[Node] = []
     seen: dict[str, Place] = {}
     for item in listed.content:
+        if item.refused:
+            continue
         if not isinstance(item.content, str):
             _say(item, f"a preset is a name such as `model/qwen3-8b`, found {item.plain()}", problems)
             continue

@@ -50,7 +50,8 @@ Rule = Callable[[Blocks, Node], Iterator[Contradiction]]
 
 def contradictions(plain: Mapping[str, Any], tree: Node) -> list[Diagnostic]:
     """Every contradiction between the valid blocks of a composed spec, each at the key that has to change."""
-    blocks = Blocks({name: block for name in plain if (block := _valid(name, plain[name])) is not None})
+    whole = [name for name in plain if (node := tree.get(name)) is not None and not node.holds_refused()]
+    blocks = Blocks({name: block for name in whole if (block := _valid(name, plain[name])) is not None})
     return [_located(found, tree) for rule in RULES for found in rule(blocks, tree)]
 
 

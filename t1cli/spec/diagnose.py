@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from t1cli.errors import Diagnostic
 from t1cli.spec.block import Block
 from t1cli.spec.fields import all_keys, block_at
+from t1cli.spec.locate import preset_names
 from t1cli.spec.node import Node
 from t1cli.spec.renamed import successor
 
@@ -47,6 +48,8 @@ def diagnose(error: ValidationError, root: type[Block], tree: Node, complete: bo
         path, node = position(tree, item)
         if isinstance(node.content, str) and "${" in node.content:
             continue  # an unresolved reference has been reported where it was looked up
+        if item["type"] != "extra_forbidden" and _is_refused(node):
+            continue  # what could not be read has been reported where it was read
         place = node.place
         found.append(((place.file, place.line, place.column), _diagnostic(item, root, tree, path)))
     return [diagnostic for _, diagnostic in sorted(found, key=lambda pair: pair[0])]
@@ -70,6 +73,11 @@ def position(tree: Node, item: Any) -> tuple[Loc, Node]:
     """Where one pydantic error belongs: a wrong tag at its `kind`, everything else at its own key."""
     loc = (*item["loc"], "kind") if item["type"] == "union_tag_invalid" else item["loc"]
     return walk(tree, loc)
+
+
+def _is_refused(node: Node) -> bool:
+    kind = node.get("kind")
+    return node.refused or (kind is not None and kind.refused)
 
 
 def _is_tag(node: Node, part: str | int) -> bool:
@@ -201,4 +209,6 @@ def _unknown_key(root: type[Block], tree: Node, path: Loc) -> tuple[str, str]:
 def _meaning(root: type[Block], tree: Node, path: Loc) -> str:
     block = block_at(root, tree, path[:-1])
     field = block.model_fields.get(str(path[-1])) if block is not None else None
-    return field.description.splitlines()[0] if field is not None and field.description else ""
+    about = field.description.splitlines()[0] if field is not None and field.description else ""
+    given_by = [name for name in preset_names() if len(path) == 1 and name.startswith(f"{path[0]}/")]
+    return f"{about} Presets that give it: {', '.join(given_by)}" if given_by else about

@@ -57,6 +57,8 @@ class Node:
     """A plain scalar as it was written (`off`, `1:30`); empty for anything quoted or nested."""
     replaced: tuple[Origin, ...] = ()
     """What earlier layers had given."""
+    refused: bool = False
+    """A value that could not be read, and has been reported: its key is neither missing nor of a wrong type."""
 
     def plain(self) -> Any:
         """The value without positions, as dicts, lists and scalars."""
@@ -75,6 +77,14 @@ class Node:
             item = self.content[part]
             return item if isinstance(item, Node) else None
         return None
+
+    def holds_refused(self) -> bool:
+        """Whether this value or one below it could not be read."""
+        if isinstance(self.content, dict):
+            return any(child.holds_refused() for child in self.content.values())
+        if isinstance(self.content, tuple):
+            return any(child.holds_refused() for child in self.content)
+        return self.refused
 
     def layers(self) -> Iterator[str]:
         """Names of the layers that the leaves below came from."""

@@ -38,13 +38,15 @@ def _read_one(text: str, problems: list[Diagnostic]) -> Node | None:
     if key == "presets":
         problems.append(Diagnostic("presets are listed in the file alone", SET, place.source_line, "edit `presets:`"))
         return None
-    if not written.strip():
-        hint = f"write {key}=null for no value, or {key}='\"\"' for an empty text"
-        problems.append(Diagnostic(f"`{key}` is given no value", SET, place.source_line, hint))
-        return None
-    node = read_value(written, place, problems)
-    if node is None:
-        return None
+    node = _value(key, written, place, problems) or Node(None, place, SET, refused=True)
     for part in reversed(key.split(".")):
         node = Node({part: replace(node, place=place)}, place, SET)
     return node
+
+
+def _value(key: str, written: str, place: Place, problems: list[Diagnostic]) -> Node | None:
+    if written.strip():
+        return read_value(written, place, problems)
+    hint = f"write {key}=null for no value, or {key}='\"\"' for an empty text"
+    problems.append(Diagnostic(f"`{key}` is given no value", SET, place.source_line, hint))
+    return None

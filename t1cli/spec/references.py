@@ -55,7 +55,7 @@ def _broken(node: Node) -> Diagnostic | None:
 
 def _plain(node: Node, broken: Collection[int]) -> Any:
     """Plain values for OmegaConf, with its sign for a missing value where a reference is broken."""
-    if id(node) in broken:
+    if id(node) in broken or node.refused:
         return _MISSING
     if isinstance(node.content, dict):
         return {key: _plain(child, broken) for key, child in node.content.items()}
@@ -123,11 +123,14 @@ class _Resolver:
 
     def _look_up(self, node: Node, config: Any, key: str | int) -> Node:
         from omegaconf import OmegaConf
-        from omegaconf.errors import OmegaConfBaseException
+        from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
         try:
             value = config[key]
-            value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+            if OmegaConf.is_config(value):
+                value = OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+        except (InterpolationToMissingValueError, MissingMandatoryValue):
+            return replace(node, content=None, refused=True)  # what it refers to has been reported
         except (OmegaConfBaseException, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else "it refers to itself"
             hint = "name a key that a file or --set gives a value"

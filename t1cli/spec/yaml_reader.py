@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,19 +11,9 @@ import yaml
 
 from t1cli.errors import Diagnostic
 from t1cli.spec.node import Node, Place
+from t1cli.spec.yaml_limits import why_no_number, why_no_text, why_too_large
 
 MAX_BYTES = 1 << 20
-MAX_NODES = 20_000
-MAX_DEPTH = 32
-MAX_TEXT = 4096
-"""Characters of one value or key; the longest real ones are paths."""
-LARGEST_WHOLE = 2**53
-"""Whole numbers up to here are exact in JSON, YAML and floating point alike."""
-LARGEST, SMALLEST = 1e18, 1e-18
-"""Sizes between which arithmetic over a spec neither overflows nor divides by nothing."""
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that no name, path or text of a spec has, but that steer a terminal or end a C string."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +57,10 @@ def _read_text(path: Path, shown: str, problems: list[Diagnostic]) -> str | None
         problems.append(Diagnostic(f"not UTF-8 text: byte 0x{raw[error.start]:02x}", f"{shown}:{line}"))
         return None
     return text
+
+
+class _RefusedValue(Exception):
+    """Message and hint for a value that no spec may hold."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -120,7 +113,8 @@ class _Reader:
             loader = _Loader(self._text)
             self._constructor = loader
             root: yaml.Node | None = loader.get_single_node()
-            if root is not None and not self._is_small(root):
+            if root is not None and (wrong := why_too_large(root)):
+                self._say(root.start_mark, *wrong)
                 return None
             return root
         except yaml.MarkedYAMLError as error:
@@ -136,37 +130,31 @@ class _Reader:
                 loader.dispose()
         return None
 
-    def _is_small(self, root: yaml.Node) -> bool:
-        """Whether the tree stays small once every alias is expanded; an alias to itself never is."""
-        nodes, depth = _measure(root, {})
-        if nodes > MAX_NODES:
-            message = f"more than {MAX_NODES} values once aliases are expanded"
-            self._say(root.start_mark, message, "a spec has a few hundred; no alias stands inside its own anchor")
-        elif depth > MAX_DEPTH:
-            self._say(root.start_mark, f"nested {depth} deep; a spec needs no more than {MAX_DEPTH}")
-        return nodes <= MAX_NODES and depth <= MAX_DEPTH
-
-    def _build(self, node: yaml.Node, place: Place) -> Node | None:
+    def _build(self, node: yaml.Node, place: Place) -> Node:
+        """The value with its position; one that is refused has been reported and keeps its place."""
         if isinstance(node, yaml.MappingNode):
             return self._build_mapping(node, place)
         if isinstance(node, yaml.SequenceNode):
-            items = [self._build(item, self._place(item.start_mark)) for item in node.value]
-            return self._node(tuple(item for item in items if item is not None), place)
-        if not isinstance(node, yaml.ScalarNode) or node.tag not in _SCALAR_TAGS:
-            self._say(node.start_mark, f"the YAML tag `{node.tag.replace('tag:yaml.org,2002:', '!!')}` is not allowed")
-            return None
-        if wrong := _why_no_text(node.value):
-            self._say(node.start_mark, *wrong)
-            return None
+            return self._node(tuple(self._build(item, self._place(item.start_mark)) for item in node.value), place)
         try:
-            value: Any = self._constructor.construct_object(node)
+            value = self._scalar(node)
+        except _RefusedValue as refusal:
+            self._say(node.start_mark, *refusal.args)
+            return replace(self._node(None, place), refused=True)
+        return replace(self._node(value, place), text=node.value if getattr(node, "style", None) is None else "")
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        if not isinstance(node, yaml.ScalarNode) or node.tag not in _SCALAR_TAGS:
+            raise _RefusedValue(f"the YAML tag `{node.tag.replace('tag:yaml.org,2002:', '!!')}` is not allowed")
+        if wrong := why_no_text(node.value):
+            raise _RefusedValue(*wrong)
+        try:
+            value = self._constructor.construct_object(node)
         except (yaml.YAMLError, ValueError) as error:
-            self._say(node.start_mark, f"cannot read `{node.value}`: {_first_line(error)}")
-            return None
-        if wrong := _why_no_number(value):
-            self._say(node.start_mark, *wrong)
-            return None
-        return replace(self._node(value, place), text=node.value if node.style is None else "")
+            raise _RefusedValue(f"cannot read `{node.value}`: {_first_line(error)}") from error
+        if wrong := why_no_number(value):
+            raise _RefusedValue(*wrong)
+        return value
 
     def _build_mapping(self, node: yaml.MappingNode, place: Place) -> Node:
         content: dict[str, Node] = {}
@@ -180,9 +168,7 @@ class _Reader:
                 self._say(key_node.start_mark, message, "remove one of them")
                 continue
             first_at[key] = key_node.start_mark.line + 1
-            child = self._build(value_node, self._place(key_node.start_mark))
-            if child is not None:
-                content[key] = child
+            content[key] = self._build(value_node, self._place(key_node.start_mark))
         return self._node(content, place)
 
     def _key(self, node: yaml.Node) -> str | None:
@@ -192,7 +178,7 @@ class _Reader:
         if node.tag == "tag:yaml.org,2002:merge":
             self._say(node.start_mark, "`<<` merges are not read", "list fragments under `presets:` instead")
             return None
-        if wrong := _why_no_text(node.value):
+        if wrong := why_no_text(node.value):
             self._say(node.start_mark, *wrong)
             return None
         return str(node.value)
@@ -209,40 +195,6 @@ class _Reader:
     def _say(self, mark: yaml.Mark | None, message: str, hint: str = "") -> None:
         place = Place(self._layer.shown) if mark is None else self._place(mark)
         self._problems.append(Diagnostic(message, place.exact, place.source_line, hint))
-
-
-def _why_no_text(text: str) -> tuple[str, str] | None:
-    """What is wrong with a scalar as text, and a hint."""
-    if len(text) > MAX_TEXT:
-        return f"{len(text)} characters in one value", f"at most {MAX_TEXT}"
-    if control := _CONTROL.search(text):
-        return f"the control character U+{ord(control[0]):04X} in a value", "text of a spec is printable"
-    return None
-
-
-def _why_no_number(value: Any) -> tuple[str, str] | None:
-    """What is wrong with the size of a number, and a hint."""
-    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
-        return f"a whole number of {len(str(abs(value)))} digits", f"at most {LARGEST_WHOLE} (2^53) in size"
-    if isinstance(value, float) and math.isfinite(value) and value != 0 and not SMALLEST <= abs(value) <= LARGEST:
-        return f"the number {value:g}", f"0, or between {SMALLEST:g} and {LARGEST:g} in size"
-    return None
-
-
-def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Nodes and depth below a node, aliases expanded. A node met again inside itself counts as endless."""
-    if id(node) in known:
-        return known[id(node)]
-    known[id(node)] = (MAX_NODES + 1, 0)
-    below = [_measure(child, known) for child in _children(node)]
-    known[id(node)] = 1 + sum(size for size, _ in below), 1 + max((depth for _, depth in below), default=0)
-    return known[id(node)]
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [child for pair in node.value for child in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str]:
