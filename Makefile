@@ -6,7 +6,7 @@ T1     := $(BIN)/t1
 SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: verify-slime-live help install sandbox quickstart test lint types schema docs bench clean \
+.PHONY: verify-slime-live help install sandbox quickstart test lint types docs clean \
         verify-learning verify-replay verify-memory verify-watch verify-slime
 
 help: ## Show the targets.
@@ -44,6 +44,10 @@ lint: install ## Check style and types.
 
 types: install ## Check types strictly.
 	$(BIN)/mypy
+	$(BIN)/mypy docs_site
+
+docs: install ## Write the generated pages of docs/reference, and all of docs/ as HTML under build/docs.
+	$(BIN)/python -m docs_site
 
 verify-learning: install ## Prove that training learns: 3 seeds and a control (about half an hour).
 	$(BIN)/python -m t1cli.embedded.verify_learning

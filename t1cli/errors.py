@@ -5,8 +5,10 @@ Exit codes: 0 yes, 1 no, 2 bad input, 3 could not ask, 101 a bug in t1, 130 inte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 
 class ExitCode(IntEnum):
@@ -18,6 +20,16 @@ class ExitCode(IntEnum):
     COULD_NOT_ASK = 3
     BUG = 101
     INTERRUPTED = 130
+
+
+MEANINGS: Final[Mapping[ExitCode, str]] = {
+    ExitCode.YES: "yes: it fits, is ready, has finished, is healthy",
+    ExitCode.NO: "no: a predicted out-of-memory, a failed or broken check, a refusal, a run that failed or is ill",
+    ExitCode.BAD_INPUT: "the command line or a file you wrote is wrong; every problem is listed with its place",
+    ExitCode.COULD_NOT_ASK: "a cluster, the network, a disk or a source could not be asked; trying again makes sense",
+    ExitCode.BUG: "a bug in t1",
+    ExitCode.INTERRUPTED: "interrupted; a detached run goes on",
+}
 
 
 @dataclass(frozen=True)
