@@ -43,7 +43,7 @@ def _order(catcher: Catcher) -> tuple[int, str, str]:
 
 def _checks() -> Iterator[Catcher]:
     for check in ALL_CHECKS:
-        module = inspect.getmodule(check.run)
+        module = inspect.getmodule(inspect.unwrap(check.run))
         where = (module.__name__ if module else "t1cli.preflight").replace(".", "/") + ".py"
         for id_ in check.catalogue:
             yield Catcher(id_, "preflight", "check", check.id, where, _answers(check))

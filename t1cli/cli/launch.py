@@ -28,12 +28,17 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories go.")] = None,
 ) -> int:
     """Start a campaign once plan and preflight allow it; exit 1 when something refuses."""
+    from t1cli.catalogue.acceptable import refuse_unknown
     from t1cli.launch.attempts import runs_root
     from t1cli.launch.proposal import LaunchOptions
     from t1cli.spec.load import load_experiment
+    from t1cli.watch.of_spec import check_watch_block
 
     _refuse_contradictions(dry_run=dry_run, resume=resume, stop=stop, now=now, detach=detach)
+    if accept:
+        refuse_unknown(accept)
     loaded = load_experiment(Path(spec), set_)
+    check_watch_block(loaded)
     options = LaunchOptions(
         runs_root=runs_root(runs_dir),
         command=_command_so_far(spec, runs_dir),

@@ -32,8 +32,10 @@ def command(
     """Answer whether a campaign fits and what is wrong with it; exit 0 yes, 1 no."""
     from t1cli.plan.build import build_plan
     from t1cli.spec.load import load_experiment
+    from t1cli.watch.of_spec import check_watch_block
 
     loaded = _load_script(spec, set_) if Path(spec).suffix in SCRIPTS else load_experiment(Path(spec), set_)
+    check_watch_block(loaded)
     if search:
         return _search(loaded, spec, as_json=json)
     plan = build_plan(loaded, source=spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +14,29 @@ from t1cli.cluster.jobs import JobRequest, Jobs
 from t1cli.cluster.limits import OpenFiles, from_json, of_every_node
 from t1cli.errors import CouldNotAsk
 
-_MARK: Final = "T1-PROBE "
+MARK: Final = "T1-PROBE "
 _ENTRYPOINT: Final = "python3 -m t1cli.cluster.probe"
 
 
 def open_files(jobs: Jobs, *, wait_seconds: float = 120.0) -> tuple[OpenFiles, ...]:
     """Limits of the running raylets, the GCS and a driver. Raises CouldNotAsk when the probe does not answer."""
+    text = answer_of_job(jobs, _ENTRYPOINT, {}, {"t1_probe": "open_files"}, wait_seconds=wait_seconds)
+    return from_json(json.loads(text))
+
+
+def answer_of_job(
+    jobs: Jobs,
+    entrypoint: str,
+    environment: Mapping[str, Any],
+    metadata: Mapping[str, str],
+    *,
+    wait_seconds: float,
+) -> str:
+    """The line that a probing job prints after `MARK`; this package travels with it. Raises CouldNotAsk."""
     job_id = f"t1-probe-{secrets.token_hex(4)}"
     package = str(Path(t1cli.__file__).resolve().parent)
-    environment = {"py_modules": [package], "excludes": ["**/__pycache__/**"]}
-    jobs.submit(JobRequest(job_id, _ENTRYPOINT, environment, {"t1_probe": "open_files"}))
+    travelling = {"py_modules": [package], "excludes": ["**/__pycache__/**"], **environment}
+    jobs.submit(JobRequest(job_id, entrypoint, travelling, metadata))
     deadline = time.monotonic() + wait_seconds
     while (state := jobs.state(job_id)).lives:
         if time.monotonic() > deadline:
@@ -30,8 +44,8 @@ def open_files(jobs: Jobs, *, wait_seconds: float = 120.0) -> tuple[OpenFiles, .
             raise CouldNotAsk(f"probe {job_id} did not end within {wait_seconds:g} s", where=jobs.address)
         time.sleep(0.3)
     for line in jobs.log(job_id).splitlines():
-        if line.startswith(_MARK):
-            return from_json(json.loads(line.removeprefix(_MARK)))
+        if line.startswith(MARK):
+            return line.removeprefix(MARK)
     raise CouldNotAsk(f"probe {job_id} ended without an answer: {state.message[-500:]}", where=jobs.address)
 
 
@@ -41,7 +55,7 @@ def main() -> None:
 
     ray.init(log_to_driver=False)
     answer: list[dict[str, Any]] = [found.to_json() for found in of_every_node()]
-    print(_MARK + json.dumps(answer), flush=True)
+    print(MARK + json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -73,11 +73,12 @@ def plan_for(loaded: LoadedSpec) -> Plan:
 
 
 def preflight_for(loaded: LoadedSpec, plan: Plan, runs_root: Path, progress: Progress) -> PreflightReport:
-    """The preflight of a planned spec, one progress line per check."""
+    """The preflight of a planned spec, one progress line per check that applies."""
     from t1cli.preflight.runner import run_preflight
 
     def tell(check: CheckResult) -> None:
-        progress(f"preflight  {check.status:<8}{check.id}  {check.found}")
+        if check.status != "skipped":
+            progress(f"preflight  {check.status:<8}{check.id}  {check.found}")
 
     return run_preflight(loaded, plan, runs_dir=runs_root, progress=tell)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from t1cli.plan.plan import Plan
-from t1cli.preflight.report import Status
+from t1cli.preflight.fleet import Fleet, NoFleet
+from t1cli.preflight.memo import Memo
+from t1cli.preflight.report import NodeResult, Status
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
+
+NOT_A_NODE = (
+    "this machine is not a node of the campaign's cluster; name the cluster with engine.ray_address to check its nodes"
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,12 @@ class Context:
     plan: Plan
     runs_dir: Path
     """Where run directories go on this machine."""
+    fleet: Fleet = field(default_factory=lambda: NoFleet(NOT_A_NODE))
+    """The nodes that the campaign runs on."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """Of the machine that launches."""
+    memo: Memo = field(default_factory=Memo, compare=False)
+    """What several checks need is asked once."""
 
     @property
     def spec(self) -> ExperimentSpec:
@@ -31,9 +45,19 @@ class Context:
         return self.spec.engine.kind == "embedded"
 
     @property
+    def on_slime(self) -> bool:
+        """Whether GPUs, Megatron and SGLang are involved at all."""
+        return self.spec.engine.kind == "slime"
+
+    @property
     def tasks_path(self) -> Path:
         """The task pool; a relative path starts at the experiment file."""
         return (self.loaded.path.parent / self.spec.tasks.path).resolve()
+
+    @property
+    def trials_at_once(self) -> int:
+        """Trials that the campaign really has alive at the same moment."""
+        return min(self.plan.pool.demand, self.plan.pool.capacity) or 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,8 @@ class Saw:
     found: str
     wanted: str = ""
     fix: str = ""
+    nodes: tuple[NodeResult, ...] = ()
+    """What each node of a cluster said, for a check that asks them all."""
 
 
 def passed(found: str, wanted: str = "") -> Saw:
@@ -66,9 +92,14 @@ def skipped(reason: str) -> Saw:
     return Saw("skipped", reason)
 
 
-NOT_A_NODE = (
-    "this machine is not a node of the campaign's cluster; name the cluster with engine.ray_address to check its nodes"
-)
+@dataclass(frozen=True)
+class Kept:
+    """An answer that is dear enough to be kept for the next preflight."""
+
+    seconds: float
+    """How long it stays true."""
+    key: Callable[[Context], str]
+    """What the answer depends on; another key is another question."""
 
 
 @dataclass(frozen=True)
@@ -82,4 +113,18 @@ class Check:
     run: Callable[[Context], Saw]
     """Must leave nothing behind and must not change anything but its own probe's traces."""
     limit_seconds: float = 20.0
-    """Above this the check counts as crashed."""
+    """Above this the check counts as crashed; waiting for `needs` does not count."""
+    needs: tuple[str, ...] = ()
+    """Checks, earlier in the table, that must have passed or warned before this one makes sense."""
+    kept: Kept | None = None
+    """Null: asked every time."""
+
+    @property
+    def family(self) -> str:
+        return self.id.split(".")[0]
+
+    @property
+    def question(self) -> str:
+        """What it asks, in a sentence or two."""
+        said: Any = getattr(self.run, "question", None) or self.run.__doc__ or ""
+        return " ".join(str(said).split())

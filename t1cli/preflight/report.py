@@ -11,6 +11,15 @@ Status = Literal["pass", "warn", "fail", "skipped", "crashed"]
 
 
 @dataclass(frozen=True)
+class NodeResult:
+    """What a check saw on one node of a cluster."""
+
+    node: str
+    status: Status
+    found: str
+
+
+@dataclass(frozen=True)
 class CheckResult:
     """What one check saw."""
 
@@ -23,6 +32,15 @@ class CheckResult:
     wanted: str
     fix: str
     seconds: float = 0.0
+    age_seconds: float | None = None
+    """How old a kept answer is; null for one of now."""
+    nodes: tuple[NodeResult, ...] = ()
+    """One per node for a check that asks every node of a cluster."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a launch stops at it."""
+        return self.status in ("fail", "crashed")
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,12 @@ class PreflightReport:
     @property
     def ready(self) -> bool:
         """No check failed and none crashed."""
-        return not any(c.status in ("fail", "crashed") for c in self.checks)
+        return not any(check.refuses for check in self.checks)
+
+    @property
+    def warned(self) -> bool:
+        """Whether any check warned; `--strict` takes that for a failure."""
+        return any(check.status == "warn" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object with `format_version` first."""

@@ -15,10 +15,19 @@ def print_check(result: CheckResult) -> None:
     """One check: mark, state in words, what was found; then what was wanted and the fix where it matters."""
     console = answer()
     console.print(f"{MARKS[result.status]} {result.status:<8}", style=STYLES[result.status], end="")
-    console.print(f"{result.id:<26} {result.found}")
+    console.print(f"{result.id:<29}{result.found}")
     if result.status in ("warn", "fail", "crashed"):
         console.print(f"  wanted: {result.wanted}")
         console.print(f"  fix:    {result.fix}")
+
+
+def print_skipped(report: PreflightReport) -> None:
+    """One line for all checks that do not apply."""
+    skipped = [check for check in report.checks if check.status == "skipped"]
+    if skipped:
+        families = Counter(check.id.split(".")[0] for check in skipped)
+        told = ", ".join(f"{name} {count}" for name, count in families.items())
+        answer().print(f"- skipped {len(skipped)} checks that do not apply here ({told}); --all says why", style="dim")
 
 
 def print_summary(report: PreflightReport, spec_argument: str, *, seconds: float) -> None:
@@ -30,7 +39,7 @@ def print_summary(report: PreflightReport, spec_argument: str, *, seconds: float
     if report.ready:
         console.print(f"Next: t1 launch {spec_argument}")
         return
-    bad = next(check for check in report.checks if check.status in ("fail", "crashed"))
+    bad = next(check for check in report.checks if check.refuses)
     console.print(f"Next: t1 preflight {spec_argument} --only {bad.id}")
 
 

@@ -1,113 +1,113 @@
-"""host: what the machine offers against what the plan needs."""
+"""host: limits of processes and kernel on every node, against what the plan puts there."""
 
 from __future__ import annotations
 
-import os
-import resource
+from typing import Any
 
-import psutil
-
-from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
-
-GIB = 1024**3
+from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.every_node import EveryNode, ProbeOf
+from t1cli.preflight.fleet import Probe
 
 # Measured: a local trial holds at most 4 descriptors in the driver, a remote one up to 16 (client sockets, logs).
 FDS_PER_LOCAL_TRIAL = 6
 FDS_PER_REMOTE_TRIAL = 16
 FDS_OF_THE_DRIVER = 512
 PROCESSES_PER_TRIAL = 40
+INOTIFY_PER_CONTAINER = 2
+
+_LIMITS = Probe("t1cli.preflight.probes.limits:limits")
 
 
-def file_descriptors(context: Context) -> Saw:
+def _limits(_: Context) -> Probe:
+    return _LIMITS
+
+
+def file_descriptors(context: Context, found: Any) -> Saw:
     """Soft limit of open files against the concurrent trials; the hard limit says whether it can be raised."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    trials, per_trial = _concurrent_trials(context), _fds_per_trial(context)
+    trials, per_trial = context.trials_at_once, _fds_per_trial(context)
     needed = FDS_OF_THE_DRIVER + per_trial * trials
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = f"soft limit {soft}, hard limit {hard}"
+    soft, hard = found["open_files"]
+    said = f"soft limit {_shown(soft)}, hard limit {_shown(hard)}"
     wanted = f"at least {FDS_OF_THE_DRIVER} + {per_trial} x {trials} trials = {needed}"
-    if soft >= needed:
-        return passed(found, wanted)
-    if hard >= needed or hard == resource.RLIM_INFINITY:
-        return failed(found, wanted, f"run `ulimit -n {needed}` in the shell that starts t1")
-    return failed(found, wanted, f"raise the hard limit (limits.conf or the service's LimitNOFILE) to {needed}")
+    if _at_least(soft, needed):
+        return passed(said, wanted)
+    if _at_least(hard, needed):
+        where = "t1" if context.runs_here else "`ray start`"
+        return failed(said, wanted, f"run `ulimit -n {needed}` in the shell that starts {where}")
+    return failed(said, wanted, f"raise the hard limit (limits.conf or the service's LimitNOFILE) to {needed}")
 
 
-def processes(context: Context) -> Saw:
-    """Process limit of this user against the concurrent sandboxes."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    needed = PROCESSES_PER_TRIAL * _concurrent_trials(context)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    limit = _pid_max() if soft == resource.RLIM_INFINITY else min(soft, _pid_max())
-    found, wanted = f"limit {limit}", f"at least {PROCESSES_PER_TRIAL} per trial = {needed}"
+def processes(context: Context, found: Any) -> Saw:
+    """Processes that this user, the control group and the kernel allow, against the concurrent sandboxes."""
+    trials = context.trials_at_once if context.spec.sandbox.kind == "local" else 0
+    needed = PROCESSES_PER_TRIAL * trials
+    limits = {
+        "`ulimit -u`": found["processes"][0],
+        "kernel.pid_max": found["pid_max"],
+        "kernel.threads-max": found["threads_max"],
+        "the control group's pids.max": found["cgroup_pids"],
+    }
+    known = {name: limit for name, limit in limits.items() if limit is not None}
+    name = min(known, key=lambda one: known[one], default="")
+    said = f"{known[name]} by {name}" if name else "no limit"
+    wanted = f"at least {PROCESSES_PER_TRIAL} x {trials} local sandboxes = {needed}"
+    if not name or known[name] >= needed:
+        return passed(said, wanted)
+    return failed(said, wanted, f"raise {name} to {needed}, or lower sandbox.capacity")
+
+
+def inotify(context: Context, found: Any) -> Saw:
+    """Instances of inotify: tools in containers take some each, and the kernel counts them per user, not per container.
+
+    Too few show as `too many open files` although the descriptor limit is high.
+    """
+    containers = context.trials_at_once if context.spec.sandbox.kind != "local" and _containers_here(context) else 0
+    limit, needed = found["inotify_instances"], INOTIFY_PER_CONTAINER * containers + 8
+    if limit is None:
+        return skipped("the kernel does not say its inotify limit")
+    said, wanted = f"{limit} instances", f"{INOTIFY_PER_CONTAINER} x {containers} containers here + 8 = {needed}"
     if limit >= needed:
-        return passed(found, wanted)
-    return failed(found, wanted, f"run `ulimit -u {needed}`, or lower sandbox.capacity")
+        return passed(said, wanted)
+    return warned(said, wanted, f"sysctl fs.inotify.max_user_instances={max(8192, needed)}")
 
 
-def memory(context: Context) -> Saw:
-    """Memory that is available now (page cache counted as free) against the plan's host table."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    available, needed = psutil.virtual_memory().available / GIB, context.plan.host.needed_gib
-    limit = _cgroup_memory_left()
-    if limit is not None and limit < available:
-        available, note = limit, " (cgroup limit)"
-    else:
-        note = ""
-    found, wanted = f"{available:.1f} GiB available{note}", f"{needed:.1f} GiB per node by the plan"
-    if available >= needed:
-        return passed(found, wanted)
-    return failed(found, wanted, "lower sandbox.capacity, or end what else uses memory on this machine")
+def locked_memory(context: Context, found: Any) -> Saw:
+    """Locked memory: RDMA and pinned host buffers need it unlimited, as slime's own container start sets it."""
+    soft, _ = found["locked_memory"]
+    if soft is None:
+        return passed("unlimited", "unlimited")
+    fix = "`ulimit -l unlimited` before `ray start`, or `--ulimit memlock=-1` of the container"
+    return warned(f"{soft // 1024} KiB", "unlimited", fix)
 
 
-def swap(context: Context) -> Saw:
-    """Swap in use slows every step without an error."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    used = psutil.swap_memory().used / GIB
-    if used < 1:
-        return passed(f"{used:.1f} GiB of swap in use", "below 1 GiB")
-    return warned(f"{used:.1f} GiB of swap in use", "below 1 GiB", "free memory before a long run")
+def _limits_on_slime(context: Context) -> Probe | Saw:
+    return _LIMITS if context.on_slime else skipped("the embedded engine locks no memory")
 
 
-def _concurrent_trials(context: Context) -> int:
-    return min(context.plan.pool.demand, context.plan.pool.capacity) or 1
+def _containers_here(context: Context) -> bool:
+    sandbox = context.spec.sandbox
+    return (sandbox.kind == "pool" and sandbox.on_training_host) or (
+        sandbox.kind == "harbor" and sandbox.memory_per_sandbox_gib > 0
+    )
 
 
 def _fds_per_trial(context: Context) -> int:
     return FDS_PER_LOCAL_TRIAL if context.spec.sandbox.kind == "local" else FDS_PER_REMOTE_TRIAL
 
 
-def _pid_max() -> int:
-    try:
-        with open("/proc/sys/kernel/pid_max") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 32768
+def _at_least(limit: int | None, needed: int) -> bool:
+    return limit is None or limit >= needed
 
 
-def _cgroup_memory_left() -> float | None:
-    """GiB left below this process's cgroup limit, v2 or v1; None when there is no limit to read."""
-    for limit_path, used_path in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        try:
-            with open(limit_path) as limit_file, open(used_path) as used_file:
-                limit, used = int(limit_file.read()), int(used_file.read())
-        except (OSError, ValueError):
-            continue
-        if limit < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            return (limit - used) / GIB
-    return None
+def _shown(limit: int | None) -> str:
+    return "unlimited" if limit is None else str(limit)
 
+
+_EVERY: ProbeOf = _limits
 
 CHECKS = (
-    Check("host.file_descriptors", ("S8",), file_descriptors),
-    Check("host.processes", ("S8",), processes),
-    Check("host.memory", ("M8", "S5"), memory),
-    Check("host.swap", ("M8",), swap),
+    Check("host.file_descriptors", ("S8",), EveryNode(_EVERY, file_descriptors)),
+    Check("host.processes", ("S8",), EveryNode(_EVERY, processes)),
+    Check("host.inotify", ("S8",), EveryNode(_EVERY, inotify)),
+    Check("host.locked_memory", (), EveryNode(_limits_on_slime, locked_memory)),
 )

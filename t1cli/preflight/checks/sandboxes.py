@@ -1,13 +1,21 @@
-"""sandboxes: capacity against demand, and one sandbox created, used and destroyed."""
+"""sandboxes: capacity and lifetimes by the spec, and one sandbox created, used and destroyed."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import tempfile
 from pathlib import Path
 
 from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.guarded import ProbeBroke, ask_guarded
+from t1cli.preflight.probes.memory import memory as memory_now
+from t1cli.preflight.probes.places import places
+from t1cli.spec.sandbox import PoolSandbox
+
+GIB = 1024**3
+SLOW_RAMP_SHARE = 0.2
+"""A ramp above this share of a rollout leaves engines waiting."""
+MARGIN_SECONDS = 60.0
+"""Creating, grading and closing around the agent's own time."""
 
 
 def capacity(context: Context) -> Saw:
@@ -35,36 +43,81 @@ def runs_per_task(context: Context) -> Saw:
     return failed(found, wanted, "raise sandbox.max_runs_per_task (and the server's limit) to the samples per prompt")
 
 
+def creation_rate(context: Context) -> Saw:
+    """How long a rollout needs to get its sandboxes at the provider's rate, against how long it lasts."""
+    sandbox, rollout = context.spec.sandbox, context.spec.rollout
+    rate, demand = sandbox.creation_per_second, context.plan.pool.demand
+    if rate is None:
+        return skipped("sandbox.creation_per_second is null: creation is not paced")
+    lasts = rollout.expected_seconds or rollout.trial_wall_seconds
+    ramp = demand / rate
+    found = f"{demand} sandboxes at {rate:g}/s take {ramp:.0f} s, {ramp / lasts:.0%} of a rollout's {lasts:g} s"
+    wanted = f"at most {SLOW_RAMP_SHARE:.0%}"
+    if ramp <= SLOW_RAMP_SHARE * lasts:
+        return passed(found, wanted)
+    return warned(found, wanted, "ask the provider for a higher rate, or lower rollout.over_sampling_batch_size")
+
+
+def lifetime(context: Context) -> Saw:
+    """A sandbox must outlive the trial in it, grading included."""
+    sandbox, wall = context.spec.sandbox, context.spec.rollout.trial_wall_seconds
+    if sandbox.kind == "local":
+        return skipped("a local sandbox lives as long as its trial")
+    key = "lease_seconds" if sandbox.kind == "pool" else "lifetime_seconds"
+    life = sandbox.lease_seconds if sandbox.kind == "pool" else sandbox.lifetime_seconds
+    longest = wall
+    if context.spec.evaluation is not None:
+        # An evaluation trial is bounded by the same wall; its retries take new sandboxes.
+        longest = max(longest, wall)
+    found, wanted = f"sandbox.{key} {life:g} s", f"{longest:g} s of trial + {MARGIN_SECONDS:g} s around it"
+    if life >= longest + MARGIN_SECONDS:
+        return passed(found, wanted)
+    judge = failed if life < longest else warned
+    return judge(found, wanted, f"--set sandbox.{key}={longest + MARGIN_SECONDS:.0f}")
+
+
+def host_room(context: Context) -> Saw:
+    """Memory and temporary disk of the sandboxes that share this machine with everything else."""
+    sandbox, leases = context.spec.sandbox, context.plan.pool.granted or context.trials_at_once
+    if sandbox.kind == "local" and context.runs_here:
+        # Memory is bounded per process and rarely touched: what a sandbox needs at least, not what it may take.
+        ram, disk = leases * min(0.0625, sandbox.limits.memory_mib / 1024), 0.0
+    elif isinstance(sandbox, PoolSandbox) and sandbox.on_training_host:
+        ram, disk = leases * sandbox.memory_per_sandbox_gib, leases * sandbox.disk_per_sandbox_gib
+    else:
+        return skipped("sandboxes run on other hosts; each needs what `t1 plan` says per pool host")
+    free_ram = memory_now()["available"] / GIB
+    free_disk = places({"scratch": tempfile.gettempdir()})["scratch"]["free"] / GIB
+    found = f"{free_ram:.1f} GiB of memory and {free_disk:.1f} GiB of temporary disk free"
+    wanted = f"{ram:.1f} and {disk:.1f} GiB for {leases} sandboxes"
+    if free_ram >= ram and free_disk >= disk:
+        return passed(found, wanted)
+    return failed(found, wanted, "put pool servers on hosts of their own, or lower sandbox.capacity")
+
+
 def probe(context: Context) -> Saw:
     """Create a sandbox, write and read a file, leave a background job, destroy it, and look for what is left."""
-    if context.spec.sandbox.kind != "local":
-        return skipped(f"sandbox.kind is {context.spec.sandbox.kind}: probed where the campaign runs")
-    if not context.runs_here:
+    sandbox = context.spec.sandbox
+    if sandbox.kind == "harbor":
+        return skipped(
+            "sandbox.kind is harbor: probed by the first trial of `t1 tasks check` where Harbor is installed"
+        )
+    if sandbox.kind == "local" and not context.runs_here:
         return skipped(NOT_A_NODE)
-    with tempfile.TemporaryDirectory(prefix="t1-probe-") as directory:
-        return asyncio.run(_probe(context, Path(directory)))
-
-
-async def _probe(context: Context, directory: Path) -> Saw:
-    from t1cli.spec.sandbox import LocalSandbox
-    from t1cli.terminal.sandbox.local import LocalProvider
-
-    spec = context.spec.sandbox
-    assert isinstance(spec, LocalSandbox)
-    provider = LocalProvider(spec, directory)
+    request = {"sandbox": sandbox.model_dump(mode="json")}
     try:
-        sandbox = await provider.create("probe", owner=f"preflight-{os.getpid()}")
-        wrote = await sandbox.exec("echo ready > state; sleep 300 >/dev/null 2>&1 &", timeout_seconds=10)
-        kept = await sandbox.exec("cat state", timeout_seconds=10)
-        ended = await sandbox.end_processes()
-        await sandbox.close()
-    finally:
-        await provider.close()
-    left = [path.name for path in directory.rglob("*") if path.is_dir() and path.name == "probe"]
-    return _judge(wrote.exit_code == 0 and "ready" in kept.output, ended, left)
+        found = ask_guarded("t1cli.preflight.sandbox_probe", request, seconds=55.0)
+    except ProbeBroke as broke:
+        fix = (
+            "`t1 pool serve` on the pool's host; sandboxes.servers says more"
+            if sandbox.kind == "pool"
+            else "see software.bubblewrap"
+        )
+        return failed(str(broke), "a sandbox that can be created, used and destroyed", fix)
+    return _judge(bool(found["works"]), int(found["ended"]), list(found["left"]), float(found["create_seconds"]))
 
 
-def _judge(works: bool, ended: int, left: list[str]) -> Saw:
+def _judge(works: bool, ended: int, left: list[str], create_seconds: float) -> Saw:
     wanted = "files and background jobs survive between commands; nothing is left after closing"
     if not works:
         return failed("a file written by one command was not seen by the next", wanted, "see the bubblewrap check")
@@ -72,11 +125,35 @@ def _judge(works: bool, ended: int, left: list[str]) -> Saw:
         return failed("a background job did not survive its command", wanted, "see the bubblewrap check")
     if left:
         return failed("left behind: " + ", ".join(left), wanted, "remove these directories")
-    return passed("created, used, ended a background job, destroyed, nothing left", wanted)
+    said = f"created in {create_seconds:.2f} s, used, ended a background job, destroyed, nothing left"
+    return passed(said, wanted)
+
+
+def leftovers(context: Context) -> Saw:
+    """Sandboxes that dead owners of this machine still have on record below the run directories."""
+    from t1cli.terminal.sandbox.leases import LeaseBook
+
+    left: dict[str, int] = {}
+    # attempt_N/sandboxes, its pool's record, and a pool server's own directory.
+    for pattern in ("*/*/sandboxes/leases.jsonl", "*/*/sandboxes/pool/leases.jsonl", "sandboxes/leases.jsonl"):
+        for record in context.runs_dir.glob(pattern):
+            dead = [one for one in LeaseBook(record.parent).leases() if not one.closed and not one.owner_alive]
+            if dead:
+                left[str(record.parent)] = len(dead)
+    wanted = "nothing left by dead runs"
+    if not left:
+        return passed("none on record", wanted)
+    first = next(iter(left))
+    place = Path(first).parent if Path(first).name == "pool" else Path(first)
+    return warned(f"{sum(left.values())} on record, first in {first}", wanted, f"t1 pool sweep {place}")
 
 
 CHECKS = (
     Check("sandboxes.capacity", ("S1",), capacity),
     Check("sandboxes.runs_per_task", ("S1",), runs_per_task),
-    Check("sandboxes.probe", ("S3",), probe),
+    Check("sandboxes.creation_rate", ("S6",), creation_rate),
+    Check("sandboxes.lifetime", ("S3",), lifetime),
+    Check("sandboxes.host_room", ("S5",), host_room),
+    Check("sandboxes.probe", ("S3",), probe, limit_seconds=90.0, needs=("software.bubblewrap",)),
+    Check("sandboxes.leftovers", ("S3",), leftovers),
 )

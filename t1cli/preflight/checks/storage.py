@@ -1,64 +1,78 @@
-"""storage: room and kind of the places that a campaign writes to."""
+"""storage: room and kind of the places that a campaign writes to, on every node."""
 
 from __future__ import annotations
 
-import os
-import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import psutil
-
-from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.every_node import EveryNode
+from t1cli.preflight.fleet import Probe
 
 GIB = 1024**3
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+FILES_PER_TRIAL = 20
+SPARE_GIB = 1.0
+
+CHECKPOINTS, RUNS, SCRATCH = "checkpoints", "runs", "sandboxes"
 
 
-def disk(context: Context) -> Saw:
-    """Free space where run directories go against the plan's checkpoints."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    place = _nearest_existing(context.runs_dir)
-    free, needed = shutil.disk_usage(place).free / GIB, context.plan.disk.total_gib
-    found, wanted = f"{free:.1f} GiB free at {context.runs_dir}", f"{needed:.2f} GiB for the checkpoints kept"
-    if free >= needed + 1:
-        return passed(found, wanted)
-    return failed(found, wanted, "free space, choose another --runs-dir, or lower checkpoint.retention.keep_latest")
+def _places(context: Context) -> Probe:
+    return Probe("t1cli.preflight.probes.places:places", {"paths": {name: str(path) for name, path in _paths(context)}})
 
 
-def inodes(context: Context) -> Saw:
+def disk(context: Context, found: Any) -> Saw:
+    """Free space where checkpoints go against the plan's saves; where sandboxes live, against theirs."""
+    needs = {RUNS: SPARE_GIB, SCRATCH: _scratch_gib(context)}
+    where = CHECKPOINTS if CHECKPOINTS in found else RUNS
+    needs[where] = needs.get(where, 0.0) + context.plan.disk.total_gib
+    wanted = f"{context.plan.disk.total_gib:.2f} GiB for the checkpoints kept, 1 GiB for the rest of a run"
+    short = [
+        f"{name}: {place['free'] / GIB:.1f} GiB free at {place['directory']}, {_needed(place, needs, found):.1f} needed"
+        for name, place in found.items()
+        if place["free"] / GIB < _needed(place, needs, found)
+    ]
+    if not short:
+        return passed(f"{found[where]['free'] / GIB:.1f} GiB free at {found[where]['directory']}", wanted)
+    return failed("; ".join(short), wanted, "free space, choose another --runs-dir, or lower checkpoint.retention")
+
+
+def inodes(context: Context, found: Any) -> Saw:
     """Free inodes: a trial leaves tens of small files."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    stat = os.statvfs(_nearest_existing(context.runs_dir))
     trials = context.spec.rollout.num_rollouts * context.plan.pool.demand
-    needed = 20 * trials
-    if stat.f_files == 0 or stat.f_favail >= needed:
-        return passed(f"{stat.f_favail} inodes free", f"20 per trial x {trials} trials = {needed}")
-    return failed(
-        f"{stat.f_favail} inodes free", f"20 per trial x {trials} trials = {needed}", "use another --runs-dir"
-    )
+    needed, place = FILES_PER_TRIAL * trials, found[RUNS]
+    wanted = f"{FILES_PER_TRIAL} per trial x {trials} trials = {needed}"
+    if place["inodes_free"] is None:
+        return passed("this file system makes inodes as it needs them", wanted)
+    said = f"{place['inodes_free']} inodes free"
+    return passed(said, wanted) if place["inodes_free"] >= needed else failed(said, wanted, "use another --runs-dir")
 
 
-def writable(context: Context) -> Saw:
-    """The run directory's place can be written to."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    place = _nearest_existing(context.runs_dir)
-    if os.access(place, os.W_OK):
-        return passed(f"{place} is writable", "a writable place for run directories")
-    return failed(f"{place} is not writable", "a writable place for run directories", "choose another --runs-dir")
+def writable(context: Context, found: Any) -> Saw:
+    """A file can really be written where runs and checkpoints go: a full disk says so before a save does."""
+    bad = {name: place for name, place in found.items() if place["problem"]}
+    if not bad:
+        return passed(", ".join(f"{place['directory']}" for place in found.values()) + " written to", "writable places")
+    told = "; ".join(f"{name}: {place['directory']}: {place['problem']}" for name, place in bad.items())
+    return failed(told, "places that can be written to", "free space or rights there, or choose another --runs-dir")
 
 
-def file_system(context: Context) -> Saw:
-    """Checkpoints on a memory file system vanish with the machine and use its RAM."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    place = _nearest_existing(context.runs_dir).resolve()
-    kind = _file_system_of(place)
-    if kind in MEMORY_FILE_SYSTEMS:
-        return warned(f"{place} is on {kind}", "a disk for checkpoints", "choose another --runs-dir")
-    return passed(f"{place} is on {kind}", "a disk for checkpoints")
+def file_system(context: Context, found: Any) -> Saw:
+    """Checkpoints on a memory file system vanish with the machine; without file locks two launches share a run."""
+    kinds = {name: place["kind"] for name, place in found.items() if name != SCRATCH}
+    said = ", ".join(f"{name} on {kind}" for name, kind in kinds.items())
+    wanted = "a disk, with file locks"
+    in_memory = [name for name, kind in kinds.items() if kind in MEMORY_FILE_SYSTEMS]
+    if in_memory:
+        judge = failed if context.on_slime else warned
+        return judge(said, wanted, f"put {' and '.join(in_memory)} on a disk: --runs-dir or checkpoint.actor_dir")
+    unlocked = [place["directory"] for name, place in found.items() if name != SCRATCH and place["locks"] is False]
+    if unlocked:
+        fix = "mount it with locks (NFS 4, or without nolock), or choose another --runs-dir"
+        return failed(f"no file locks at {', '.join(unlocked)} ({said})", wanted, fix)
+    return passed(said, wanted)
 
 
 def role_directories(context: Context) -> Saw:
@@ -67,35 +81,50 @@ def role_directories(context: Context) -> Saw:
     if context.spec.algorithm.kind != "ppo":
         return skipped("no critic under " + context.spec.algorithm.kind)
     actor, critic = checkpoint.actor_dir, checkpoint.critic_dir
-    if actor is not None and critic is not None and _same(actor, critic):
+    if (
+        actor is not None
+        and critic is not None
+        and _overlap(context.loaded.resolve_path(actor), context.loaded.resolve_path(critic))
+    ):
         where = context.loaded.where("checkpoint.critic_dir")
-        return failed(
-            f"both roles save to {actor} ({where})", "two directories", "set checkpoint.critic_dir to its own directory"
-        )
+        fix = "set checkpoint.critic_dir to a directory outside the actor's, or leave it out"
+        return failed(f"the critic saves into the actor's directory {actor} ({where})", "two directories", fix)
     return passed("actor and critic save to different directories", "two directories")
 
 
-def _same(first: str, second: str) -> bool:
-    return Path(first).resolve() == Path(second).resolve()
+def _overlap(first: Path, second: Path) -> bool:
+    """Whether one lies in the other, links and `..` seen through."""
+    one, other = first.resolve(), second.resolve()
+    return one == other or one in other.parents or other in one.parents
 
 
-def _nearest_existing(path: Path) -> Path:
-    for candidate in (path, *path.absolute().parents):
-        if candidate.exists():
-            return candidate
-    return Path("/")
+def _paths(context: Context) -> Iterator[tuple[str, Path]]:
+    checkpoint = context.spec.checkpoint
+    yield RUNS, context.runs_dir
+    if checkpoint.actor_dir:
+        named = Path(checkpoint.actor_dir)
+        yield CHECKPOINTS, context.loaded.resolve_path(checkpoint.actor_dir) if context.runs_here else named
+    if context.spec.sandbox.kind == "local":
+        yield SCRATCH, Path(tempfile.gettempdir())
 
 
-def _file_system_of(path: Path) -> str:
-    mounts = [(Path(part.mountpoint), part.fstype) for part in psutil.disk_partitions(all=True)]
-    holding = [(len(mount.parts), kind) for mount, kind in mounts if mount == path or mount in path.parents]
-    return max(holding, default=(0, "unknown"))[1]
+def _scratch_gib(context: Context) -> float:
+    """Local sandboxes keep their files in memory; what goes to the temporary directory is their bookkeeping."""
+    sandbox = context.spec.sandbox
+    if sandbox.kind == "local" and sandbox.backend == "process":
+        return context.trials_at_once * sandbox.limits.disk_mib / 1024
+    return 0.1
+
+
+def _needed(place: Any, needs: dict[str, float], found: Any) -> float:
+    """What all places on this one's mount need together."""
+    return sum(need for name, need in needs.items() if name in found and found[name]["mount"] == place["mount"])
 
 
 CHECKS = (
-    Check("storage.disk", ("M10",), disk),
-    Check("storage.inodes", (), inodes),
-    Check("storage.writable", (), writable),
-    Check("storage.file_system", (), file_system),
+    Check("storage.disk", ("M10", "S5"), EveryNode(_places, disk)),
+    Check("storage.inodes", (), EveryNode(_places, inodes)),
+    Check("storage.writable", ("M10",), EveryNode(_places, writable)),
+    Check("storage.file_system", (), EveryNode(_places, file_system)),
     Check("storage.role_directories", ("C2",), role_directories),
 )

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
-import tempfile
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.check import NOT_A_NODE, Check, Context, Kept, Saw, failed, passed, skipped, warned
+from t1cli.preflight.guarded import ProbeBroke, ask_guarded
 from t1cli.preflight.interval import Z_90, wilson
+from t1cli.preflight.task_pool import state_of, tasks_of
 from t1cli.spec.sandbox import LocalSandbox
-
-if TYPE_CHECKING:
-    from t1cli.terminal.tasks.task import Task
-    from t1cli.terminal.tasks.vet import VetResult
 
 # 25 reports out of 25 put the lower bound above 0.9; a pool that is right needs no more.
 MOST_SAMPLED = 40
+SAMPLE_SECONDS = 170.0
+KEPT_SECONDS = 7 * 24 * 3600.0
 
 
 def pool(context: Context) -> Saw:
     """Every task of the pool can be read, and their number is what the card says."""
-    if not context.runs_here:
+    if not context.runs_here and not context.tasks_path.is_dir():
         return skipped(NOT_A_NODE)
     try:
-        tasks = _load(context)
+        tasks = tasks_of(context)
     except BadInput as error:
         more = f" (and {len(error.diagnostics) - 1} more)" if len(error.diagnostics) > 1 else ""
         first = error.diagnostics[0]
-        return failed(f"{first.message}{more}", "a readable pool", first.hint or f"look at {first.where}")
+        where = f"{first.where}: " if first.where and first.where not in first.message else ""
+        return failed(f"{where}{first.message}{more}", "a readable pool", first.hint or f"look at {first.where}")
     card = context.spec.tasks.card
     found, wanted = f"{len(tasks)} tasks in {context.tasks_path}", f"{card.num_tasks} by the card of {card.name}"
     if len(tasks) == card.num_tasks or context.spec.tasks.families:
@@ -40,8 +38,32 @@ def pool(context: Context) -> Saw:
     return warned(found, wanted, "correct tasks.card.num_tasks: epochs and skipped tasks are computed from it")
 
 
+def verifiers(context: Context) -> Saw:
+    """Each test.sh as text: whether it works without a network, and always writes a reward."""
+    from t1cli.terminal.tasks.static_check import static_problems
+
+    sandbox = context.spec.sandbox
+    network = sandbox.limits.network if isinstance(sandbox, LocalSandbox) else True
+    tasks = tasks_of(context)
+    found = {task.name: static_problems(task.tests / "test.sh", network=network) for task in tasks}
+    fatal = {name: [one for one in problems if one.fatal] for name, problems in found.items()}
+    bad = {name: problems for name, problems in fatal.items() if problems}
+    wanted = "verifiers that need no network and always write reward.txt or reward.json"
+    if not bad:
+        return passed(f"{len(tasks)} verifiers read", wanted)
+    kinds = Counter(problem.kind for problems in bad.values() for problem in problems)
+    name, first = next((name, problems[0]) for name, problems in bad.items())
+    counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    said = f"{len(bad)} of {len(tasks)} ({counted}); {name}: {first.message}"
+    judge = failed if len(bad) == len(tasks) else warned
+    return judge(said, wanted, "`t1 tasks check` names them all; repair them or leave them out")
+
+
 def ctrf_coverage(context: Context) -> Saw:
-    """Share of sampled tasks whose solution leaves a fresh, countable report; sampled until the interval decides."""
+    """Share of sampled tasks whose solution leaves a fresh, countable report; sampled until the interval decides.
+
+    Each sampled task is graded after its own solution, which must pass, and after nothing, which must not.
+    """
     spec = context.spec
     if spec.reward.kind == "binary":
         return skipped("reward.kind is binary: no per-test report is needed")
@@ -54,16 +76,68 @@ def ctrf_coverage(context: Context) -> Saw:
     if not context.runs_here:
         return skipped(NOT_A_NODE)
     if not isinstance(spec.sandbox, LocalSandbox):
-        return skipped(f"sandbox.kind is {spec.sandbox.kind}: sampled where the campaign runs")
-    results = _sample(context, spec.sandbox)
-    return _judge(results, spec.tasks.ctrf_minimum)
+        return skipped(f"sandbox.kind is {spec.sandbox.kind}: `t1 tasks check` samples where the campaign runs")
+    return judge_sample(_sample(context, spec.sandbox), spec.tasks.ctrf_minimum)
+
+
+def _sample(context: Context, sandbox: LocalSandbox) -> list[dict[str, Any]]:
+    order = list(tasks_of(context))
+    random.Random(context.spec.seed).shuffle(order)
+    request = {
+        "sandbox": sandbox.model_dump(mode="json"),
+        "tasks": [str(task.path) for task in order[:MOST_SAMPLED]],
+        "minimum": context.spec.tasks.ctrf_minimum,
+    }
+    try:
+        found: list[dict[str, Any]] = ask_guarded("t1cli.preflight.task_sample", request, seconds=SAMPLE_SECONDS)
+    except ProbeBroke as broke:
+        raise RuntimeError(f"sampling: {broke}") from broke
+    return found
+
+
+def judge_sample(results: Sequence[dict[str, Any]], minimum: float) -> Saw:
+    """What the sampled tasks' reports and verdicts mean for a dense reward."""
+    hits = sum(one["state"] == "ok" for one in results)
+    low, high = wilson(hits, len(results), Z_90)
+    found = f"{hits} of {len(results)} sampled tasks report per test ({low:.0%} to {high:.0%} at 95% each side)"
+    states = Counter(one["state"] for one in results if one["state"] != "ok")
+    if states:
+        found += f"; the others: {', '.join(f'{count} {state}' for state, count in states.items())}"
+    wanted = f"coverage of at least {minimum:.0%}; solutions pass, doing nothing does not"
+    bad = [one for one in results if one["problems"]]
+    if hits < minimum * len(results):
+        missing = next(one["task"] for one in results if one["state"] != "ok")
+        return failed(found, wanted, f"use reward.kind binary, or repair the tests (first without a report: {missing})")
+    if bad:
+        first = bad[0]
+        return warned(
+            f"{found}; {len(bad)} broken, first {first['task']}: {first['problems'][0]}",
+            wanted,
+            "repair or leave out these tasks; `t1 tasks check` finds them all",
+        )
+    return passed(found, wanted)
+
+
+def test_counts(context: Context) -> Saw:
+    """Tests per task against the scale S of a dense reward: above them it shrinks every reward."""
+    reward = context.spec.reward
+    if reward.kind != "ctrf_count":
+        return skipped(f"reward.kind is {reward.kind}: no scale")
+    counts = sorted(task.expected_tests for task in tasks_of(context) if task.expected_tests)
+    if not counts:
+        return skipped("no task declares expected_tests; `t1 tasks check` counts them")
+    median, ninth = counts[len(counts) // 2], counts[min(len(counts) - 1, round(0.9 * (len(counts) - 1)))]
+    found = f"tests per task: median {median}, p90 {ninth}, most {counts[-1]}; S = {reward.scale:g}"
+    wanted = "S near the 90th percentile, between a half and five times it"
+    if 0.5 * ninth <= reward.scale <= 5 * ninth:
+        return passed(found, wanted)
+    fix = f"--set reward.scale={max(1, ninth)}; it must stay the same for the whole campaign"
+    return warned(found, wanted, fix)
 
 
 def budgets(context: Context) -> Saw:
     """Tasks whose declared agent budget is cut by the spec's override or by the trial wall."""
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    tasks = _load(context)
+    tasks = tasks_of(context)
     override, wall = context.spec.tasks.timeout_override_seconds, context.spec.rollout.trial_wall_seconds
     limit = wall if override is None else min(override, wall)
     cut = [task for task in tasks if task.agent_timeout_seconds is not None and task.agent_timeout_seconds > limit]
@@ -78,62 +152,19 @@ def budgets(context: Context) -> Saw:
     )
 
 
-def _load(context: Context) -> tuple[Task, ...]:
-    from t1cli.terminal.tasks.load import load_pool
-
-    spec = context.spec.tasks
-    return load_pool(context.tasks_path, layout=spec.layout, families=spec.families)
-
-
-def _sample(context: Context, sandbox: LocalSandbox) -> list[VetResult]:
-    order = list(_load(context))
-    random.Random(context.spec.seed).shuffle(order)
-    with tempfile.TemporaryDirectory(prefix="t1-preflight-") as directory:
-        return asyncio.run(_vet_until_clear(order[:MOST_SAMPLED], sandbox, Path(directory), context))
-
-
-async def _vet_until_clear(
-    tasks: Sequence[Task], sandbox: LocalSandbox, directory: Path, context: Context
-) -> list[VetResult]:
-    from t1cli.terminal.sandbox.local import LocalProvider
-    from t1cli.terminal.tasks.vet import vet_all
-
-    provider = LocalProvider(sandbox, directory)
-    results: list[VetResult] = []
-    at_once = min(sandbox.capacity, os.cpu_count() or 1)
-    try:
-        while len(results) < len(tasks) and not _clear(results, context.spec.tasks.ctrf_minimum):
-            results += await vet_all(tasks[len(results) : len(results) + 2 * at_once], provider, at_once=at_once)
-    finally:
-        await provider.close()
-    return results
-
-
-def _clear(results: Sequence[VetResult], minimum: float) -> bool:
-    low, high = wilson(sum(result.has_ctrf for result in results), len(results), Z_90)
-    return low >= minimum or high < minimum
-
-
-def _judge(results: Sequence[VetResult], minimum: float) -> Saw:
-    hits = sum(result.has_ctrf for result in results)
-    low, high = wilson(hits, len(results), Z_90)
-    found = f"{hits} of {len(results)} sampled tasks report per test ({low:.0%} to {high:.0%} at 95% each side)"
-    wanted = f"coverage of at least {minimum:.0%}; solutions pass, doing nothing does not"
-    bad = [result for result in results if not result.ok]
-    if hits < minimum * len(results):
-        missing = next(result.task for result in results if not result.has_ctrf)
-        return failed(found, wanted, f"use reward.kind binary, or repair the tests (first without a report: {missing})")
-    if bad:
-        return warned(
-            f"{found}; {len(bad)} broken, first {bad[0].task}: {bad[0].problems[0]}",
-            wanted,
-            "repair or leave out these tasks",
-        )
-    return passed(found, wanted)
-
+_POOL = ("tasks.pool",)
 
 CHECKS = (
-    Check("tasks.pool", (), pool),
-    Check("tasks.ctrf_coverage", ("R1",), ctrf_coverage, limit_seconds=180.0),
-    Check("tasks.budgets", ("R10",), budgets),
+    Check("tasks.pool", (), pool, limit_seconds=120.0),
+    Check("tasks.verifiers", ("R3",), verifiers, limit_seconds=60.0, needs=_POOL),
+    Check(
+        "tasks.ctrf_coverage",
+        ("R1",),
+        ctrf_coverage,
+        limit_seconds=240.0,
+        needs=("software.bubblewrap", "tasks.pool"),
+        kept=Kept(KEPT_SECONDS, state_of),
+    ),
+    Check("tasks.test_counts", ("R2",), test_counts, needs=_POOL),
+    Check("tasks.budgets", ("R10",), budgets, needs=_POOL),
 )

@@ -13,13 +13,16 @@ from t1cli.errors import BadInput
 from t1cli.preflight import runner
 from t1cli.preflight.check import Check, failed, passed, skipped
 from t1cli.preflight.report import PreflightReport
+from t1cli.spec.load import load_experiment
+
+
+QUICKSTART = load_experiment(Path("quickstart"))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *checks: Check, only: tuple[str, ...] = (), **options: Any) -> PreflightReport:
     monkeypatch.setattr(runner, "ALL_CHECKS", checks)
     plan: Any = SimpleNamespace(name="x", digest="d")
-    loaded: Any = None
-    return runner.run_preflight(loaded, plan, runs_dir=Path("runs"), only=only, **options)
+    return runner.run_preflight(QUICKSTART, plan, runs_dir=Path("runs"), only=only, **options)
 
 
 def broken(_: object) -> Any:
@@ -52,7 +55,7 @@ def test_checks_run_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     together = threading.Barrier(3)
 
     def meet(_: object) -> Any:
-        together.wait(timeout=10)
+        together.wait(timeout=120)
         return passed("met")
 
     report = run(monkeypatch, *(Check(f"a.c{i}", (), meet) for i in range(3)))

@@ -1,0 +1,135 @@
+"""model: files of the first weights on every node, against the preset that the plan was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from t1cli.preflight.chat_template import relation_of
+from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.every_node import EveryNode
+from t1cli.preflight.fleet import Probe
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "num_experts": ("num_experts", "num_local_experts", "n_routed_experts"),
+    "num_experts_per_tok": ("num_experts_per_tok", "num_experts_per_token", "moe_topk"),
+}
+"""Names of one number in different families' config.json."""
+COMPARED = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "moe_intermediate_size",
+    "num_experts",
+    "num_experts_per_tok",
+    "tie_word_embeddings",
+)
+_HF = "t1cli.preflight.probes.model_files:hugging_face"
+_TORCH_DIST = "t1cli.preflight.probes.model_files:torch_dist"
+
+
+def config(context: Context, found: Any) -> Saw:
+    """config.json of the Hugging Face directory against the preset: the plan's memory rests on these numbers."""
+    wanted = f"the shape of {context.spec.model.name}"
+    if not found["exists"]:
+        return failed(
+            f"no directory {context.spec.model.checkpoints.hf}",
+            wanted,
+            "correct model.checkpoints.hf, or put it on every node",
+        )
+    if found["config"] is None:
+        return failed("no readable config.json", wanted, "download the whole checkpoint")
+    if found["weights_missing"]:
+        missing = found["weights_missing"]
+        return failed(
+            f"{len(missing)} weight files missing, first {missing[0]}", wanted, "download the whole checkpoint"
+        )
+    different = differences(context.spec.model.architecture.model_dump(), found["config"])
+    if different:
+        told = ", ".join(f"{name} is {theirs}, the preset says {ours}" for name, (theirs, ours) in different.items())
+        return failed(told, wanted, "choose the preset of this model, or the checkpoint of this preset")
+    return passed(f"config.json agrees in {len(COMPARED)} numbers", wanted)
+
+
+def differences(ours: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Numbers that config.json has and that differ from the preset's: theirs and ours."""
+    text = config.get("text_config")
+    merged = {**config, **text} if isinstance(text, dict) else config
+    found = {}
+    for name in COMPARED:
+        theirs = next((merged[alias] for alias in ALIASES.get(name, (name,)) if merged.get(alias) is not None), None)
+        if theirs is not None and theirs != ours.get(name):
+            found[name] = (theirs, ours.get(name))
+    return found
+
+
+def tokenizer(context: Context, found: Any) -> Saw:
+    """Tokenizer and chat template, and whether later prompts continue earlier ones: one row a trial, or several."""
+    wanted = "a tokenizer and a chat template under which history is only appended to"
+    if not found["exists"] or not found["tokenizer"]:
+        return failed("no tokenizer files", wanted, "download the whole checkpoint")
+    if not found["template"]:
+        return warned("no chat template", wanted, "the harness must bring its own; see rollout.harness")
+    relation, why = relation_of(found["template"])
+    said = f"relation {relation}: {why} (template {found['template_digest']})"
+    if relation in ("strict", "normalized"):
+        return passed(said, wanted)
+    fix = "trials are split at such turns and their rows trained apart; an append-only template keeps one row a trial"
+    return warned(said, wanted, fix)
+
+
+def torch_dist(context: Context, found: Any) -> Saw:
+    """The converted weights that trainers load: the tracker's iteration, its metadata and every shard."""
+    return _judge_torch_dist(
+        found, "model.checkpoints.torch_dist", "`t1 checkpoint convert`, or slime's tools/convert_hf_to_torch_dist.py"
+    )
+
+
+def warm_critic(context: Context, found: Any) -> Saw:
+    """The finished critic that this campaign's critic starts from."""
+    return _judge_torch_dist(
+        found, "model.checkpoints.warm_critic", "name a finished critic's directory, or null for a cold start"
+    )
+
+
+def _judge_torch_dist(found: Any, key: str, fix: str) -> Saw:
+    wanted = "a complete torch_dist checkpoint"
+    if not found["exists"]:
+        return failed(f"the directory of {key} is not there", wanted, fix)
+    if found["missing"] or found["empty"]:
+        lacking = [*found["missing"], *(f"{name} is empty" for name in found["empty"][:3])]
+        return failed(f"{found['directory']}: {', '.join(lacking)}", wanted, fix)
+    size = found["bytes"] / 1024**3
+    return passed(f"{found['directory']}, {size:.1f} GiB", wanted)
+
+
+def _hugging_face(context: Context) -> Probe | Saw:
+    path = context.spec.model.checkpoints.hf
+    if path is None:
+        return skipped("model.checkpoints.hf is null")
+    return Probe(_HF, {"path": path})
+
+
+def _torch_dist(context: Context) -> Probe | Saw:
+    path = context.spec.model.checkpoints.torch_dist
+    return skipped("model.checkpoints.torch_dist is null") if path is None else Probe(_TORCH_DIST, {"path": path})
+
+
+def _warm_critic(context: Context) -> Probe | Saw:
+    path = context.spec.model.checkpoints.warm_critic
+    if context.spec.algorithm.kind != "ppo" or path is None:
+        return skipped("the critic starts cold")
+    if not context.on_slime:
+        return skipped("the embedded engine reads its own critic when it starts")
+    return Probe(_TORCH_DIST, {"path": path})
+
+
+CHECKS = (
+    Check("model.config", ("C7",), EveryNode(_hugging_face, config)),
+    Check("model.tokenizer", ("F1",), EveryNode(_hugging_face, tokenizer), limit_seconds=60.0),
+    Check("model.torch_dist", (), EveryNode(_torch_dist, torch_dist)),
+    Check("model.warm_critic", ("C1", "C2"), EveryNode(_warm_critic, warm_critic)),
+)
