@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from t1cli.errors import ExitCode
+
+if TYPE_CHECKING:
+    from t1cli.launch.evaluation import EvaluationAnswer
+    from t1cli.spec.load import LoadedSpec
 
 
 def command(
@@ -15,29 +19,64 @@ def command(
     spec: Annotated[str, typer.Argument(help="Experiment file, its directory, or a shipped experiment's name.")],
     set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a value.")] = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="On slime: show the job, start nothing.")] = False,
+    accept: Annotated[list[str], typer.Option(metavar="ID", help="Override a refusal; recorded. May repeat.")] = [],  # noqa: B006
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
     """Solved, scored and scheduled trials, mean, spread and interval; exit 1 unless every trial was scored.
 
-    With `engine.kind: slime` the answer is the command of slime's eval-only run; nothing is started.
+    With `engine.kind: slime` the evaluation is a job of its own on the cluster, a run called `NAME.eval`.
     """
-    from t1cli.launch.attempts import next_attempt, runs_root
-    from t1cli.launch.evaluation import evaluate_here, slime_evaluation
-    from t1cli.launch.run_files import grounded_spec
     from t1cli.spec.load import load_experiment
-    from t1cli.ui.console import aside
-    from t1cli.ui.eval_view import print_command, print_evaluation
+    from t1cli.ui.eval_view import print_evaluation
     from t1cli.ui.json_view import print_object
 
     loaded = load_experiment(Path(spec), set_)
     if loaded.spec.engine.kind == "slime":
-        run = next_attempt(runs_root(runs_dir) / loaded.spec.name)
-        found = slime_evaluation(loaded.spec, checkpoint, run)
-        print_object(found) if json else print_command(found)
-        return ExitCode.YES
-    answer = evaluate_here(grounded_spec(loaded), Path(checkpoint), lambda line: aside().print(line))
-    if json:
-        print_object(answer.to_json())
+        found = _on_slime(loaded, checkpoint, (spec, runs_dir, frozenset(accept)), dry_run=dry_run, as_json=json)
     else:
-        print_evaluation(answer)
-    return ExitCode.YES if answer.complete else ExitCode.NO
+        found = _here(loaded, checkpoint, dry_run=dry_run)
+    if isinstance(found, int):
+        return found
+    if json:
+        print_object(found.to_json())
+    else:
+        print_evaluation(found)
+    return ExitCode.YES if found.complete else ExitCode.NO
+
+
+def _here(loaded: LoadedSpec, checkpoint: str, *, dry_run: bool) -> EvaluationAnswer:
+    from t1cli.errors import BadInput
+    from t1cli.launch.evaluation import evaluate_here
+    from t1cli.launch.run_files import grounded_spec
+    from t1cli.ui.console import aside
+
+    if dry_run:
+        raise BadInput("--dry-run shows a cluster's job; the embedded engine evaluates in this process")
+    return evaluate_here(grounded_spec(loaded), Path(checkpoint), lambda line: aside().print(line))
+
+
+def _on_slime(
+    loaded: LoadedSpec,
+    checkpoint: str,
+    given: tuple[str, Path | None, frozenset[str]],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> EvaluationAnswer | int:
+    from t1cli.launch.attempts import runs_root
+    from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job, evaluation_command
+    from t1cli.launch.proposal import LaunchOptions
+    from t1cli.ui.eval_view import EvaluationDialogue, print_command
+    from t1cli.ui.json_view import print_object
+
+    spec, runs_dir, accepted = given
+    line = f"t1 eval {checkpoint} {spec}" + (f" --runs-dir {runs_dir}" if runs_dir else "")
+    request = EvaluationRequest(
+        loaded, checkpoint, LaunchOptions(runs_root(runs_dir), line, accepted=accepted, assume_yes=True)
+    )
+    if not dry_run:
+        return evaluate_as_job(request, EvaluationDialogue())
+    found = evaluation_command(request)
+    print_object(found) if as_json else print_command(found)
+    return ExitCode.NO if found["refusals"] else ExitCode.YES

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from t1cli.cli.boundary import guarded
-from t1cli.errors import BadInput, CouldNotAsk, ExitCode
+from t1cli.errors import BadInput, CouldNotAsk, Diagnostic, ExitCode
+
+MAX_TOKEN_FILE_BYTES = 1 << 20
 
 group = typer.Typer(help="Serve sandboxes over HTTP, and sweep what dead owners left.", no_args_is_help=True)
 
@@ -118,19 +120,24 @@ def _sweep_leased(record: Path, urls: list[str]) -> tuple[str, ...]:
 
 
 def _tokens(path: Path) -> tuple[tuple[str, str], ...]:
+    """Names and tokens of a `name token` file. BadInput names every line that is none; a token is never shown."""
     try:
-        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}", where="--token-file") from error
-    for number, parts in enumerate(lines, 1):
-        # The token itself must not be shown.
-        if len(parts) != 2 or len(parts[1]) < 16:
-            raise BadInput(
-                f"line {number} is no `name token`", where=f"{path}:{number}", hint="a token of 16 or more characters"
-            )
+        with path.open("rb") as stream:
+            text = stream.read(MAX_TOKEN_FILE_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {path}: {error}", "--token-file", "one `name token` a line, in UTF-8") from error
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    hint = "a name, a space, and a token of 16 or more characters"
+    wrong = tuple(
+        Diagnostic(f"line {number} is no `name token`", f"{path}:{number}", hint=hint)
+        for number, parts in lines
+        if len(parts) != 2 or len(parts[1]) < 16
+    )
+    if wrong:
+        raise BadInput.many(wrong)
     if not lines:
-        raise BadInput("no token in the file", where=str(path), hint="one `name token` a line")
-    return tuple((name, token) for name, token in lines)
+        raise BadInput("no token in the file", str(path), "one `name token` a line")
+    return tuple((parts[0], parts[1]) for _, parts in lines)
 
 
 group.command("serve")(guarded(serve))

@@ -25,7 +25,7 @@ def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
     for name in names:
         try:
             path = pack_path(name)
-            packs.append(pack_of(_text(path), str(path)))
+            packs.append(pack_of(yaml_text(path), str(path)))
         except BadInput as error:
             problems += error.diagnostics
     if problems:
@@ -53,7 +53,7 @@ def pack_path(name: str) -> Path:
 
 def pack_of(text: str, where: str) -> Pack:
     """A pack from its text. Raises BadInput with file and line where they are known."""
-    found = _parsed(verbatim.quoted(text) if re.search(r"^early_stop:", text, re.MULTILINE) else text, where)
+    found = parsed(verbatim.quoted(text) if re.search(r"^early_stop:", text, re.MULTILINE) else text, where)
     if isinstance(found, list):
         found = {"rules": found}
     if not isinstance(found, dict):
@@ -68,18 +68,23 @@ def pack_from(found: Mapping[str, Any], where: str, text: str = "") -> Pack:
     try:
         return Pack.model_validate(found)
     except ValidationError as error:
-        raise BadInput.many(tuple(_diagnostic(problem, where, text) for problem in error.errors())) from error
+        raise BadInput.many(tuple(located(problem, where, text) for problem in error.errors())) from error
 
 
-def _text(path: Path) -> str:
+def yaml_text(path: Path) -> str:
+    """Text of a file of rules or of their tests. Raises BadInput when it cannot be read, or is above MAX_BYTES."""
     try:
         with path.open("rb") as stream:
-            return stream.read(MAX_BYTES).decode("utf-8")
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise BadInput(f"{path} has more than {MAX_BYTES:,} bytes", str(path), "rules are a few thousand bytes")
+        return content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path}: {error}", str(path), "a pack is a YAML file in UTF-8") from error
+        raise BadInput(f"cannot read {path}: {error}", str(path), "expected a YAML file in UTF-8") from error
 
 
-def _parsed(text: str, where: str) -> Any:
+def parsed(text: str, where: str) -> Any:
+    """Plain data of a YAML text. Raises BadInput with its line."""
     try:
         return yaml.safe_load(text)
     except (ValueError, RecursionError) as error:
@@ -90,7 +95,8 @@ def _parsed(text: str, where: str) -> Any:
         raise BadInput(f"not YAML: {getattr(error, 'problem', error)}", where=at) from error
 
 
-def _diagnostic(problem: Any, where: str, text: str) -> Diagnostic:
+def located(problem: Any, where: str, text: str) -> Diagnostic:
+    """One of pydantic's errors about a YAML text, at the line of the deepest key that the text has."""
     place = ".".join(map(str, problem["loc"]))
     line = _line_of(problem["loc"], text)
     return Diagnostic(f"{place}: {problem['msg']}" if place else problem["msg"], f"{where}:{line}" if line else where)

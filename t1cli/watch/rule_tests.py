@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from t1cli.errors import BadInput, Diagnostic
+from t1cli.errors import BadInput
 from t1cli.watch.engine import Engine
-from t1cli.watch.packs import load_packs, shipped_packs
+from t1cli.watch.packs import load_packs, located, parsed, shipped_packs, yaml_text
 from t1cli.watch.rule import Pack
 from t1cli.watch.series_notation import expand
 from t1cli.watch.sources.source import Row
@@ -93,20 +92,12 @@ def frames_of(series: Mapping[str, str], seed: int = 0, seconds_per_step: float 
 
 
 def read_tests(path: Path) -> RuleTestFile:
-    """A file of rule tests. Raises BadInput with file and line where they are known."""
+    """A file of rule tests. Raises BadInput with file and line, all problems at once."""
+    text = yaml_text(path)
     try:
-        return RuleTestFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}", hint="t1 watch test FILE") from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"not YAML: {error}", where=str(path)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise BadInput(f"not YAML: {error}", where=f"{path}:{mark.line + 1}" if mark else str(path)) from error
+        return RuleTestFile.model_validate(parsed(text, str(path)))
     except ValidationError as error:
-        raise BadInput.many(
-            tuple(Diagnostic(f"{'.'.join(map(str, e['loc']))}: {e['msg']}", str(path)) for e in error.errors())
-        ) from error
+        raise BadInput.many(tuple(located(problem, str(path), text) for problem in error.errors())) from error
 
 
 def _problems(test: RuleTest, packs: tuple[Pack, ...]) -> tuple[str, ...]:

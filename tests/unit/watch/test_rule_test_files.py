@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from t1cli.cli.app import app
 from t1cli.errors import BadInput
 from t1cli.spec.locate import presets_dir
+from t1cli.watch.rule_tests import read_tests
 from t1cli.watch.series_notation import expand
 
 SHIPPED = presets_dir() / "watch" / "tests" / "shipped.yaml"
@@ -76,3 +77,11 @@ def test_a_bad_test_file_is_located(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["watch", "test", str(path)])
     assert result.exit_code == 2
     assert "tests.0.expekt" in result.stderr
+
+
+def test_what_is_wrong_in_a_test_file_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "tests.yaml"
+    path.write_text("rules: [slime-grpo]\ntests:\n  - name: one\n    seed: often\n    sereis: {}\n")
+    with pytest.raises(BadInput) as error:
+        read_tests(path)
+    assert {problem.where for problem in error.value.diagnostics} == {f"{path}:{line}" for line in (3, 4, 5)}

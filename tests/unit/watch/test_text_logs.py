@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from t1cli.errors import BadInput
 from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.metrics_file import MetricsFile
 from t1cli.watch.sources.source import Row
@@ -127,12 +128,29 @@ def test_null_in_our_own_file_is_no_value_unless_it_is_listed(tmp_path: Path) ->
 
 def test_trainer_state_is_rewritten_at_every_save(tmp_path: Path) -> None:
     path = tmp_path / "trainer_state.json"
-    path.write_text('{"log_history": [{"loss": NaN, "step": 10}]}')
+    path.write_text('{"log_history": ["no object", {"loss": NaN, "step": 10}]}')
     source = TrainerState(path)
     (row,) = source.poll()
     assert (row.step, math.isnan(row.values["loss"])) == (10, True)
-    path.write_text('{"log_history": [{"loss": NaN, "step": 10}, {"loss": 1.0, "step": 20}]}')
+    path.write_text('{"log_history": ["no object", {"loss": NaN, "step": 10}, {"loss": 1.0, "step": 20}]}')
     assert [row.step for row in source.poll()] == [20]
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"log_history": 5}', "{", "[" * 100_000, '{"log_history": {}}'])
+def test_what_is_no_trainer_state_is_said_so(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "trainer_state.json"
+    path.write_text(content)
+    with pytest.raises(BadInput, match="no list `log_history`"):
+        TrainerState(path).poll()
+
+
+def test_a_trainer_state_without_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trainer_state.json"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 36)
+    monkeypatch.setattr("t1cli.watch.sources.trainer_state.MAX_BYTES", 1 << 20)
+    with pytest.raises(BadInput, match="more than 1,048,576 bytes"):
+        TrainerState(path).poll()
 
 
 def test_log_lines_join_the_step_in_which_they_were_written(tmp_path: Path) -> None:
