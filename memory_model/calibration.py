@@ -1,13 +1,9 @@
-"""Fit the few physical unknowns to a user's own readings, say what changed, and keep the result as an overlay."""
+"""Fit the few physical unknowns to a user's own readings, and say what changed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from errno import ENOENT
-from math import isfinite
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memory_model.architecture import Architecture
@@ -20,7 +16,6 @@ from memory_model.readings import Instrument
 from memory_model.terms.term import Role
 from memory_model.workload import Workload
 
-FORMAT_VERSION = 1
 READING_SIGMA_GIB = 0.3
 """How far a right model may be from a reading: allocator granularity and ranks that differ."""
 PRIOR_SIGMA: Mapping[str, float] = {
@@ -128,7 +123,7 @@ def _fit(observations: Sequence[Observation], names: tuple[str, ...]) -> Coeffic
         cost, scale = _cost(observations, names, current), 1.0
         while scale > 0.05:
             values = {
-                name: _bounded(name, getattr(current, name) + scale * step)
+                name: bounded(name, getattr(current, name) + scale * step)
                 for name, step in zip(names, move, strict=True)
             }
             tried = replace(current, **values)
@@ -170,7 +165,7 @@ def _gradient(item: Observation, at: Coefficients, names: tuple[str, ...], base:
     return [(expected(item, replace(at, **{name: getattr(at, name) + STEP})) - base) / STEP for name in names]
 
 
-def _bounded(name: str, value: float) -> float:
+def bounded(name: str, value: float) -> float:
     """No coefficient leaves what is physically possible."""
     floor = {"reserved_over_allocated": 1.0, "natural_imbalance": 1.0, "activation_scale": 0.2, "deltanet_scale": 0.2}
     return max(floor.get(name, -2.0 if name == "fixed_extra_gib" else 0.0), value)
@@ -206,54 +201,3 @@ def _held_out(observations: Sequence[Observation], names: tuple[str, ...]) -> fl
 def _mean_abs(values: Any) -> float:
     listed = [abs(value) for value in values]
     return sum(listed) / len(listed) if listed else 0.0
-
-
-def write_overlay(path: Path, fit: Fit, *, about: str) -> None:
-    """Keep a fit as an overlay: only what moved, with the errors it was judged by."""
-    body = {
-        "format_version": FORMAT_VERSION,
-        "about": about,
-        "fitted": True,
-        "coefficients": {change.name: round(change.after, 4) for change in fit.changes},
-        "changes": [asdict(change) for change in fit.changes],
-        "errors_before_gib": dict(fit.errors_before_gib),
-        "errors_after_gib": dict(fit.errors_after_gib),
-        "held_out_before_gib": fit.held_out_before_gib,
-        "held_out_after_gib": fit.held_out_after_gib,
-    }
-    path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-
-
-def read_overlay(path: Path) -> Coefficients:
-    """Coefficients of an overlay over the defaults; ValueError names what does not belong in one."""
-    values = _overlay_body(path).get("coefficients")
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: it has no `coefficients`")
-    known = {field.name for field in fields(Coefficients)}
-    if unknown := set(values) - known:
-        raise ValueError(f"{path}: unknown coefficients {sorted(unknown)}; known: {sorted(known)}")
-    for name, value in values.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
-            raise ValueError(f"{path}: `{name}` is {value!r}, expected a number")
-        if value != _bounded(name, value):
-            raise ValueError(f"{path}: `{name}` is {value!r}, below {_bounded(name, value):g}")
-    return replace(DEFAULT, **values)
-
-
-def overlay_about(path: Path) -> str:
-    """What the fit of an overlay saw, in the words of whoever wrote it."""
-    return str(_overlay_body(path).get("about", ""))
-
-
-def _overlay_body(path: Path) -> dict[str, Any]:
-    if not path.is_file():  # a pipe would be waited for, a device never ends
-        raise FileNotFoundError(ENOENT, "no such file", str(path))
-    try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: no JSON ({error})") from error
-    if not isinstance(body, dict):
-        raise ValueError(f"{path}: not a JSON object")
-    if body.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{path}: format_version is {body.get('format_version')!r}, expected {FORMAT_VERSION}")
-    return body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 from memory_model.architecture import Architecture
 from memory_model.device import KNOWN, Device
+from memory_model.json_object import read_object
 from memory_model.layout import Layout
 from memory_model.models import architecture_from, raw_model
 from memory_model.workload import Experts, Kernels, Loss, Optimizer, Recompute, Workload
@@ -59,16 +59,21 @@ def load_cases(paths: Iterable[Path] = ()) -> tuple[Case, ...]:
 
 
 def _read(path: Path) -> list[Case]:
-    body = json.loads(path.read_text(encoding="utf-8"))
-    if body.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{path}: format_version is {body.get('format_version')!r}, expected {FORMAT_VERSION}")
-    cases = []
-    for entry in body["cases"]:
-        try:
-            cases.append(_case(entry))
-        except (KeyError, TypeError, ValueError) as problem:
-            raise ValueError(f"{path}: case {entry.get('id', '?')}: {problem}") from problem
-    return cases
+    entries = read_object(path, FORMAT_VERSION).get("cases")
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: it has no list `cases`")
+    return [_located_case(path, number, entry) for number, entry in enumerate(entries, 1)]
+
+
+def _located_case(path: Path, number: int, entry: Any) -> Case:
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{path}: case {number} is {type(entry).__name__}, expected an object")
+    try:
+        return _case(entry)
+    except KeyError as problem:
+        raise ValueError(f"{path}: case {entry.get('id', number)}: {problem} is missing or unknown") from problem
+    except (TypeError, ValueError, AttributeError) as problem:
+        raise ValueError(f"{path}: case {entry.get('id', number)}: {problem}") from problem
 
 
 def _case(entry: Mapping[str, Any]) -> Case:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -118,11 +119,11 @@ def _json_line(line: str, source: str) -> Iterator[Reading]:
         return
     try:
         body = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     for key, value in body.items():
         instrument = _KEYS.get(key.rsplit("/", 1)[-1])
-        if instrument is not None and isinstance(value, int | float):
+        if instrument is not None and isinstance(value, int | float) and 0 < value < inf:
             yield Reading(instrument, float(value), source)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from memory_model import why_impossible
-from memory_model.calibration import Change, Fit, Observation, calibrate, write_overlay
+from memory_model.calibration import Change, Fit, Observation, calibrate
 from memory_model.joining import join
+from memory_model.overlay import write_overlay
 from memory_model.readings import Reading, read_logs
 from memory_model.terms.term import Role
 from t1cli.errors import BadInput, Diagnostic

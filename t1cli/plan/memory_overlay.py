@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import memory_model
-from memory_model.calibration import overlay_about, read_overlay
 from memory_model.coefficients import DEFAULT, Coefficients
+from memory_model.overlay import overlay_about, read_overlay
 from t1cli.errors import BadInput
 from t1cli.spec.load import LoadedSpec
 

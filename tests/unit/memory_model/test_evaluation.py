@@ -121,3 +121,24 @@ def test_a_public_out_of_memory_report() -> None:
     lower = replace(case.workload, max_tokens_per_gpu=1024)
     assert predict(case.arch, case.layout, lower, case.device).peak_gib == peak.peak_gib
     assert not cap_advice(case.workload, case.layout.cp).cap_binds
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "not a JSON object"),
+        ("{", "no JSON"),
+        ('{"format_version": 2}', "format_version is 2, expected 1"),
+        ('{"format_version": 1}', "no list `cases`"),
+        ('{"format_version": 1, "cases": [3]}', "case 1 is int, expected an object"),
+        ('{"format_version": 1, "cases": [{"id": "mine"}]}', "case mine: 'architecture' is missing"),
+    ],
+)
+def test_a_broken_case_file_is_told_and_not_evaluated(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text(content)
+    assert main([str(path)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and str(path) in told.err and said in told.err

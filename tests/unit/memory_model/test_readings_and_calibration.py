@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from memory_model import DEFAULT, Device, Layout, Loss, Recompute, Workload, model
-from memory_model.calibration import Observation, calibrate, expected, read_overlay, write_overlay
+from memory_model.calibration import Observation, calibrate, expected
 from memory_model.joining import join
+from memory_model.overlay import read_overlay, write_overlay
 from memory_model.readings import read_logs
 
 OOM = (

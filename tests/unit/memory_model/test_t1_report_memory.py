@@ -9,7 +9,8 @@ import pytest
 
 import memory_model
 from memory_model import Layout, predict, text_parameters, why_impossible
-from memory_model.calibration import calibrate, expected, read_overlay
+from memory_model.calibration import calibrate, expected
+from memory_model.overlay import read_overlay
 from memory_model.t1_report import (
     CARD,
     CRASH_LAYOUT,
