@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from t1cli.terminal.tasks.load import load_pool
+from t1cli.terminal.tasks.task import Task
+
+_TEST: Final = re.compile(r"^(?: {4}|\t)?(?:async )?def test_\w+\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class OwnTasks:
     longest_bytes: int
     """Length of the longest instruction: no tokenizer needs more tokens than that."""
     tests_median: float | None
-    """Median of the tests that tasks declare; None where none does."""
+    """Median of the tests that tasks declare, or that their files hold; None where there are none."""
 
     @property
     def counts_tests(self) -> bool:
@@ -31,10 +36,16 @@ def read_tasks(directory: Path) -> OwnTasks:
     """Read every task. Raises BadInput with the problems of all of them."""
     tasks = load_pool(directory)
     scripts = [(task.tests / "test.sh").read_text(encoding="utf-8", errors="replace") for task in tasks]
-    declared = [task.expected_tests for task in tasks if task.expected_tests]
+    numbers = [number for task in tasks if (number := task.expected_tests or _written(task))]
     return OwnTasks(
         count=len(tasks),
         counted=sum("ctrf" in script for script in scripts),
         longest_bytes=max(len(task.instruction.encode()) for task in tasks),
-        tests_median=statistics.median(declared) if declared else None,
+        tests_median=statistics.median(numbers) if numbers else None,
     )
+
+
+def _written(task: Task) -> int:
+    """Test functions in the task's own files: what a run will report, unless tests are parametrised."""
+    files = sorted(task.tests.rglob("test_*.py"))
+    return sum(len(_TEST.findall(path.read_text(encoding="utf-8", errors="replace"))) for path in files)

@@ -22,6 +22,8 @@ class HarborFiles:
     solution: tuple[str, ...]
     checks: tuple[tuple[str, tuple[str, ...]], ...]
     """Test name and the expressions it asserts."""
+    declares_tests: bool = True
+    """Whether task.toml says how many tests there are; a task that will be rewritten does not."""
 
 
 def write_files(files: HarborFiles, path: Path) -> None:
@@ -44,6 +46,7 @@ def _put(path: Path, content: str, *, executable: bool = False) -> None:
 
 
 def _task_toml(files: HarborFiles) -> str:
+    declared = f"expected_tests = {len(files.checks)}\n" if files.declares_tests else ""
     return f"""\
 version = "1.0"
 
@@ -53,8 +56,7 @@ name = {json.dumps(f"t1/{files.name}")}
 [metadata]
 family = {json.dumps(files.family)}
 difficulty = {json.dumps(str(files.difficulty))}
-expected_tests = {len(files.checks)}
-
+{declared}
 [agent]
 timeout_sec = 60.0
 

@@ -30,4 +30,5 @@ def _example(name: str) -> HarborFiles:
         setup_files={},
         solution=("echo done > answer.txt",),
         checks=(("answer", ("text('answer.txt') == 'done\\n'",)),),
+        declares_tests=False,
     )
