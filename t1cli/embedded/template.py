@@ -8,6 +8,7 @@ A reply is one shell command closed by `<|end|>`; an empty reply says that the t
 from __future__ import annotations
 
 from t1cli.embedded.tokenizer import Tokenizer, tokenizer
+from t1cli.terminal.harness.chat.conversation import Appending
 from t1cli.terminal.harness.chat_template import Reply
 
 
@@ -25,6 +26,10 @@ class TinyChatTemplate:
     def stop_ids(self) -> tuple[int, ...]:
         """The sampled id that closes a reply; it belongs to the reply."""
         return (self._end,)
+
+    def begin(self, instruction: str) -> Appending:
+        """A chat about a task, ready for the first reply."""
+        return Appending(self.render_task(instruction), lambda _, text: self.render_observation(text))
 
     def render_task(self, instruction: str) -> tuple[int, ...]:
         """The first prompt, ready for the first reply."""

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
-from t1cli.cluster.address import ClusterAddress, cluster_address
-from t1cli.cluster.jobs import JobRequest, Jobs
-from t1cli.errors import Refused
+from t1cli.cluster.address import cluster_address
 from t1cli.launch.attempts import latest_attempt
 from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
 from t1cli.launch.checkpoint_manifest import Owner
@@ -21,23 +16,18 @@ from t1cli.launch.claims import claim
 from t1cli.launch.follow_run import follow_run
 from t1cli.launch.gates import Refusal
 from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.ray_job import RayJob
 from t1cli.launch.record import read_record
 from t1cli.launch.redaction import Redactor, names_a_secret
 from t1cli.launch.resume import family_digest
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_compile import compile_session
-from t1cli.launch.slime_job import SessionPlace, job_json, write_job_files
-from t1cli.launch.slime_limits import refuse_low_limits
+from t1cli.launch.slime_job import SessionPlace, job_json
 from t1cli.launch.slime_occupation import occupation_of
 from t1cli.launch.slime_start import owners, start_point
+from t1cli.launch.slime_submit import Submission, submit
 from t1cli.slime.start_point import StartPoint
 from t1cli.spec.engine import SlimeEngine
-from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
-
-FAMILIES_WITH_A_TEMPLATE: Final = frozenset({"t1-tiny"})
-"""What `t1cli.plugin.campaign.TEMPLATES` has; a contract test holds the two together."""
 
 
 class SlimeBackend:
@@ -47,7 +37,7 @@ class SlimeBackend:
 
     def refusals(self, loaded: LoadedSpec) -> tuple[Refusal, ...]:
         """What no cluster has to be asked for: its address, secrets on their way into a job's metadata."""
-        return (*_address_refusals(loaded), *_template_refusals(loaded), *_secret_refusals(loaded))
+        return (*_address_refusals(loaded), *_secret_refusals(loaded))
 
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
         """The next session's command, environment, role file and job, without secrets; nothing is written."""
@@ -79,20 +69,8 @@ class SlimeBackend:
         start = start_point(job.spec, job.run, record.family) if job.resume else StartPoint()
         for directory, owner in owners(job.spec, job.run, record.family).items():
             _claim_visible(directory, owner)
-        address = _address(job.spec)
-        jobs = Jobs.open(address)
-        _refuse_second(jobs, job.spec.name)
-        refuse_low_limits(jobs, job.spec, accepted=record.session.accepted, progress=job.progress)
-        compiled = compile_session(job.spec, job.run, start)
-        directory = write_job_files(job.spec, place, compiled)
-        described = job_json(job.spec, place, compiled)
-        job_id = f"t1-{job.spec.name}-a{job.run.attempt}-s{place.session}-{secrets.token_hex(3)}"
-        # On record first: a submission that nobody remembers could never be stopped by its ID.
-        RayJob(job_id, address.text, address.source, place.session, time.time()).save(job.run)
-        runtime_env = {**described["runtime_env"], "working_dir": str(directory)}
-        jobs.submit(JobRequest(job_id, described["entrypoint"], runtime_env, described["metadata"]))
-        job.progress(f"submitted job {job_id} to {address.text}")
-        return follower(job.run, job_id, job)
+        session = Submission(place, compile_session(job.spec, job.run, start), f"t1-{job.spec.name}-a{job.run.attempt}")
+        return follower(job.run, submit(job, session, record.session.accepted), job)
 
 
 def follower(run: RunDirectory, job_id: str, job: Job) -> Started:
@@ -134,14 +112,6 @@ def _follow_here(run: RunDirectory, job: Job) -> End:
     return "detached"
 
 
-def _address(spec: ExperimentSpec) -> ClusterAddress:
-    assert isinstance(spec.engine, SlimeEngine)
-    address = cluster_address(spec.engine.ray_address)
-    if address is None:
-        raise Refused("no cluster is named", hint="engine.ray_address, or RAY_ADDRESS in the environment")
-    return address
-
-
 def _address_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
     assert isinstance(loaded.spec.engine, SlimeEngine)
     if cluster_address(loaded.spec.engine.ray_address) is not None:
@@ -149,22 +119,6 @@ def _address_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
     fix = "`--set engine.ray_address=http://HEAD:8265`, or RAY_ADDRESS in the environment"
     where = loaded.where("engine.ray_address")
     return (Refusal("engine", "no Ray cluster is named to submit to", where, fix, acceptable=False),)
-
-
-def _template_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
-    """A trial would find it out only after every engine has started."""
-    family = loaded.spec.model.family
-    if family in FAMILIES_WITH_A_TEMPLATE:
-        return ()
-    return (
-        Refusal(
-            "template",
-            f"no append-only chat template for model.family `{family}`: the rollout function could not render a turn",
-            loaded.where("model.family"),
-            f"families with one in this version: {', '.join(sorted(FAMILIES_WITH_A_TEMPLATE))}",
-            acceptable=False,
-        ),
-    )
 
 
 def _secret_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
@@ -190,14 +144,3 @@ def _claim_visible(directory: Path, owner: Owner) -> None:
     except OSError:
         return
     claim(directory, owner)
-
-
-def _refuse_second(jobs: Jobs, name: str) -> None:
-    living = jobs.living({"t1_campaign": name})
-    if living:
-        first = living[0]
-        raise Refused(
-            f"campaign `{name}` runs on this cluster already, as job {first.job_id} ({first.status.lower()})",
-            where=first.metadata.get("t1_run_dir", jobs.address),
-            hint="`t1 launch SPEC --stop` ends it after its next save; another `name` starts a campaign beside it",
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from typing import Any, Final, TypeVar, cast
 from t1cli.errors import Refused
 from t1cli.plugin.settings import Settings, parse_settings, settings_text
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.terminal.harness.chat.command_template import CommandTemplate
+from t1cli.terminal.harness.chat.load import checkpoint_renderer
 from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
@@ -24,8 +27,10 @@ from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
 
 T = TypeVar("T")
-TEMPLATES: Final[Mapping[str, str]] = {"t1-tiny": "t1cli.embedded.template:TinyChatTemplate"}
+OWN_TEMPLATES: Final[Mapping[str, str]] = {"t1-tiny": "t1cli.embedded.template:TinyChatTemplate"}
 """model.family to `module:Class`; a name, so that this room does not import the engine."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,11 @@ class Campaign:
     def evaluation_world(self) -> TrialWorld:
         """The world with the evaluation's own budgets."""
         assert self.spec.evaluation is not None
-        return replace(self.world, limits=evaluation_limits(self.spec.evaluation, self.spec.rollout))
+        evaluation, rollout = self.spec.evaluation, self.spec.rollout
+        limits = evaluation_limits(evaluation, rollout)
+        if evaluation.thinking == rollout.thinking:
+            return replace(self.world, limits=limits)
+        return replace(self.world, limits=limits, template=template_of(self.spec, thinking=evaluation.thinking))
 
 
 def campaign_of(args: Any) -> Campaign:
@@ -58,15 +67,23 @@ def provider_of(settings: Settings) -> SandboxProvider:
     return sandbox_provider(settings.spec.sandbox, settings.run.sandboxes)
 
 
-def template_of(spec: ExperimentSpec) -> ChatTemplate:
-    """The append-only chat template of the model's family. Raises Refused when there is none."""
-    if spec.model.family not in TEMPLATES:
-        raise Refused(
-            f"no append-only chat template for model.family `{spec.model.family}`",
-            hint=f"families with one: {', '.join(sorted(TEMPLATES))}",
-        )
-    module, _, name = TEMPLATES[spec.model.family].partition(":")
-    return cast(ChatTemplate, getattr(import_module(module), name)())
+def template_of(spec: ExperimentSpec, *, thinking: str) -> ChatTemplate:
+    """The chat template of the model. Raises Refused when its checkpoint has no usable tokenizer or template."""
+    family, checkpoint = spec.model.family, spec.model.checkpoints.hf
+    if family in OWN_TEMPLATES:
+        module, _, name = OWN_TEMPLATES[family].partition(":")
+        return cast(ChatTemplate, getattr(import_module(module), name)())
+    if checkpoint is None:
+        raise Refused("no checkpoint to take tokenizer and chat template from", where="model.checkpoints.hf")
+    return _checkpoint_template(Path(checkpoint), family, thinking == "on")
+
+
+@lru_cache(maxsize=4)
+def _checkpoint_template(checkpoint: Path, family: str, thinking: bool) -> ChatTemplate:
+    renderer = checkpoint_renderer(checkpoint, family=family, thinking=thinking)
+    if renderer.remark:
+        logger.warning("chats are rendered as a whole before each reply, not appended to: %s", renderer.remark)
+    return CommandTemplate(renderer)
 
 
 def run_apart(work: Coroutine[Any, Any, T]) -> T:
@@ -88,7 +105,7 @@ def open_campaign(settings_json: str, engine_url: str) -> Campaign:
     world = build_world(
         spec,
         provider=provider,
-        template=template_of(spec),
+        template=template_of(spec, thinking=spec.rollout.thinking),
         engine_url=engine_url,
         place=RunPlace(settings.owner, f"{run.name}-{run.attempt}", run.trials),
     )

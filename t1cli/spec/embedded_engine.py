@@ -37,6 +37,7 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
             bool(algorithm.adam.min_learning_rate),
             "learning rates are constant here",
         ),
+        "rollout.thinking": (rollout.thinking == "on", "the model here has no thinking"),
         "rollout.stop_token_ids": (bool(rollout.stop_token_ids), "a reply ends with the model's own token here"),
         "rollout.dynamic_filter": (rollout.dynamic_filter is not None, "no group is filtered here"),
         "trainer.attention_dropout": (spec.trainer.attention_dropout > 0, "there is no dropout here"),

@@ -131,7 +131,8 @@ class ModelSpec(Block):
     name: str
     """The model's public name, for people."""
     family: str
-    """Chat template and tokenizer family, for example `qwen3`, `qwen3_5`, `glm4`, `t1-tiny`."""
+    """Chat template family. `qwen3`, `qwen3_next`, `qwen3_5`, `glm4_moe`, `glm_moe_dsa` and `t1-tiny` have append-only
+    templates; chats of any other are rendered as a whole before each reply."""
     architecture: Architecture
     """The shape of the network."""
     checkpoints: Checkpoints = Checkpoints()

@@ -47,6 +47,8 @@ class RolloutSpec(Block):
     """Sampling temperature."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Nucleus sampling."""
+    thinking: Literal["off", "on"] = "off"
+    """Whether the chat template lets the model think before it acts."""
     stop_token_ids: tuple[NonNegativeInt, ...] = ()
     """Tokens that end a reply, besides the model's own."""
     dynamic_filter: str | None = None

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from t1cli.launch.slime_backend import FAMILIES_WITH_A_TEMPLATE
 from t1cli.launch.slime_job import SETUP_HOOK
-from t1cli.plugin.campaign import TEMPLATES
+from t1cli.plugin.campaign import OWN_TEMPLATES
 from t1cli.slime.compile import hooks as paths
+from t1cli.spec.chat_families import APPEND_ONLY_FAMILIES
+from t1cli.terminal.harness.chat.families import dialects_of
 
 # slime v0.3.0's calls of each extension point: positional arguments and keywords.
 CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -59,5 +60,9 @@ def test_generate_is_a_coroutine_function() -> None:
     assert inspect.iscoroutinefunction(resolve(paths.GENERATE))
 
 
-def test_a_launch_knows_the_families_that_the_plugin_can_render() -> None:
-    assert set(TEMPLATES) == FAMILIES_WITH_A_TEMPLATE
+def test_every_append_only_family_has_a_template_of_ours_or_a_framing() -> None:
+    framed = {family for family in APPEND_ONLY_FAMILIES if dialects_of(family, thinking=False)}
+    assert framed | set(OWN_TEMPLATES) == APPEND_ONLY_FAMILIES
+    for path in OWN_TEMPLATES.values():
+        module, _, name = path.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))

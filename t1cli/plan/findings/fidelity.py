@@ -1,4 +1,4 @@
-"""F7: a KL term that fights routing replay."""
+"""F1, F7, C10: chats that cannot be appended to, a KL term that fights routing replay, two ways of thinking."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from t1cli.plan.draft import Draft
 from t1cli.plan.plan import Finding
+from t1cli.spec.chat_families import APPEND_ONLY_FAMILIES
 
 
 def kl_under_routing_replay(draft: Draft) -> Iterator[Finding]:
@@ -29,4 +30,31 @@ def kl_under_routing_replay(draft: Draft) -> Iterator[Finding]:
             )
 
 
-RULES = (kl_under_routing_replay,)
+def chats_rendered_as_a_whole(draft: Draft) -> Iterator[Finding]:
+    """F1: without an append-only template the history is tokenised again before each reply."""
+    family = draft.spec.model.family
+    if draft.on_slime and family not in APPEND_ONLY_FAMILIES:
+        yield draft.finding(
+            "F1",
+            "notice",
+            key="model.family",
+            message=f"no append-only chat template for family `{family}`: every prompt is rendered and tokenised as a "
+            f"whole, and a trial becomes several rows wherever its history comes out in other ids",
+            fix=f"families with one: {', '.join(sorted(APPEND_ONLY_FAMILIES))}",
+        )
+
+
+def thinking_differs(draft: Draft) -> Iterator[Finding]:
+    """C10: an evaluation with another switch measures another policy than the one that is trained."""
+    rollout, evaluation = draft.spec.rollout, draft.spec.evaluation
+    if evaluation is not None and evaluation.thinking != rollout.thinking:
+        yield draft.finding(
+            "C10",
+            "notice",
+            key="evaluation.thinking",
+            message=f"evaluation runs with thinking {evaluation.thinking}, training with thinking {rollout.thinking}",
+            fix=f"--set evaluation.thinking={rollout.thinking}, unless the difference is meant",
+        )
+
+
+RULES = (kl_under_routing_replay, chats_rendered_as_a_whole, thinking_differs)

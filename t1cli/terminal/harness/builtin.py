@@ -49,15 +49,16 @@ class BuiltinAgent:
 
     async def run(self, instruction: str, *, deadline: float) -> StopReason:
         """Play until a stop; `deadline` is in the event loop's time. Raises EngineError and SandboxError."""
-        ids = self._template.render_task(instruction)
-        while (stop := self._out_of_budget(len(ids), deadline)) is None:
+        conversation = self._template.begin(instruction)
+        while (stop := self._out_of_budget(len(conversation.prompt_ids), deadline)) is None:
+            ids = conversation.prompt_ids
             generation = await self._reply(ids, deadline)
             if generation is None:
                 return StopReason.WALL
             stop, observation = await self._act(ids, generation, deadline)
             if stop is not None:
                 return stop
-            ids = (*ids, *generation.sampled_ids, *self._template.render_observation(observation))
+            conversation.observe(generation.sampled_ids, observation)
         return stop
 
     def _out_of_budget(self, prompt_tokens: int, deadline: float) -> StopReason | None:

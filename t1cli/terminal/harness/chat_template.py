@@ -1,7 +1,7 @@
-"""The append-only chat template that an agent loop talks through, and cutting text to a token budget.
+"""The chat template that an agent loop talks through, and cutting text to a token budget.
 
-Append-only: what is rendered later never changes ids that were already sent or sampled, so every prompt of a
-trial is exactly the ids before it plus new ones (token in, token out).
+Append-only templates: what is rendered later never changes ids that were already sent or sampled, so every prompt of
+a trial is exactly the ids before it plus new ones (token in, token out). Models without one are rendered as a whole.
 """
 
 from __future__ import annotations
@@ -23,20 +23,29 @@ class Reply:
     """What was wrong with a malformed reply; the policy sees it as its next observation."""
 
 
+class Conversation(Protocol):
+    """One trial's chat, as the prompt of its next reply."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """Everything before the next reply, up to and including the reply's opening."""
+        ...
+
+    def observe(self, sampled_ids: tuple[int, ...], observation: str) -> None:
+        """Go on after a reply that ended in a stop id: its ids as sampled, the observation, the next opening."""
+        ...
+
+
 class ChatTemplate(Protocol):
-    """Turns text into ids that are only ever appended, and replies into commands."""
+    """Turns text into ids, and replies into commands."""
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """Ids that end a reply; the sampled one stays part of the reply."""
         ...
 
-    def render_task(self, instruction: str) -> tuple[int, ...]:
-        """Everything before the first reply, up to and including the reply's opening."""
-        ...
-
-    def render_observation(self, text: str) -> tuple[int, ...]:
-        """What follows a reply that ended in a stop id: glue, the observation, the next reply's opening."""
+    def begin(self, instruction: str) -> Conversation:
+        """A chat about a task, ready for the first reply."""
         ...
 
     def count_tokens(self, text: str) -> int:

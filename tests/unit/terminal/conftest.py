@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from t1cli.terminal.harness.chat.conversation import Appending
 from t1cli.terminal.harness.chat_template import Reply
 from t1cli.terminal.harness.engine import Generation, Sampling
 from t1cli.terminal.harness.limits import Limits
@@ -31,6 +32,9 @@ class ByteTemplate:
     """Bytes are ids; four special ids; an empty reply says done; `??` cannot be read."""
 
     stop_ids = (END,)
+
+    def begin(self, instruction: str) -> Appending:
+        return Appending(self.render_task(instruction), lambda _, text: self.render_observation(text))
 
     def render_task(self, instruction: str) -> tuple[int, ...]:
         return (TASK, *instruction.encode(), ASSISTANT)
