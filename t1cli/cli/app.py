@@ -39,6 +39,7 @@ COMMANDS: tuple[str, ...] = (
     "rescore",
     "tasks",
     "convert",
+    "checkpoint",
     "calibrate",
 )
 

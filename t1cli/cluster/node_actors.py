@@ -14,6 +14,8 @@ class NodeActors:
 
     def __init__(self, handles: dict[str, Any]) -> None:
         self._handles = handles
+        self.lost: set[str] = set()
+        """Addresses whose actor has died; whoever plays on may make new ones."""
 
     @classmethod
     def spawn(cls, target: str, addresses: Sequence[str], *arguments: object, concurrency: int) -> NodeActors:
@@ -43,8 +45,8 @@ class NodeActors:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Nodes with an actor."""
-        return tuple(self._handles)
+        """Nodes with a living actor, as far as is known; all of them when none is left."""
+        return tuple(address for address in self._handles if address not in self.lost) or tuple(self._handles)
 
     async def call(self, address: str, method: str, *arguments: object) -> Any:
         """Run a method there. Raises ConnectionError when the actor's process or node is gone."""
@@ -55,6 +57,8 @@ class NodeActors:
         except ray.exceptions.RayTaskError as failure:
             raise failure.as_instanceof_cause() from None  # type: ignore[no-untyped-call]
         except ray.exceptions.RayError as failure:
+            if isinstance(failure, ray.exceptions.RayActorError):
+                self.lost.add(address)
             raise ConnectionError(f"the worker on {address} is gone: {type(failure).__name__}") from failure
 
     def close(self) -> None:

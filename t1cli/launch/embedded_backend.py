@@ -16,7 +16,7 @@ from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
 if TYPE_CHECKING:
-    from t1cli.launch.evaluation import Measured
+    from t1cli.launch.measured import Measured
 
 ENVIRONMENT: Final = {"PYTHONUNBUFFERED": "1"}
 

@@ -1,31 +1,19 @@
-"""`t1 eval`: what an evaluation of one checkpoint found, or the command that would run it on slime."""
+"""`t1 eval`: what an evaluation of one checkpoint found."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.slime_compile import compile_evaluation
-from t1cli.spec.engine import SlimeEngine
+from t1cli.launch.measured import Measured
 from t1cli.spec.experiment import ExperimentSpec
 
 FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The trials of one evaluation."""
-
-    scheduled: int
-    solved: Mapping[str, Sequence[float]]
-    """1 or 0 per scored trial, by task."""
-    rewards: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -84,15 +72,6 @@ def evaluate_here(
     if spec.evaluation is None:
         raise BadInput("the spec has no `evaluation` block: there is nothing to measure by")
     return summarise(spec.evaluation.name, str(checkpoint), evaluate_embedded(spec, checkpoint, on_line))
-
-
-def slime_evaluation(spec: ExperimentSpec, checkpoint: str, run: RunDirectory) -> dict[str, Any]:
-    """slime's eval-only run of a checkpoint (`--num-rollout 0`): argv and environment. Starts nothing."""
-    assert isinstance(spec.engine, SlimeEngine)
-    if spec.evaluation is None:
-        raise BadInput("the spec has no `evaluation` block: there is nothing to measure by")
-    compiled = compile_evaluation(spec, run, checkpoint)
-    return {"format_version": FORMAT_VERSION, "argv": list(compiled.argv), "env": dict(compiled.env)}
 
 
 def _spread(by_task: Sequence[Sequence[float]]) -> float | None:

@@ -13,6 +13,7 @@ from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.gates import Refusal
 from t1cli.launch.json_files import write_json
+from t1cli.launch.measured import Measured, write_measured
 from t1cli.launch.metric_names import CHECKS_PASSED, EXPLAINED_VARIANCE, LOGPROB_GAP, REWARD, TRIALS, TRIALS_FAILED
 from t1cli.launch.open_metrics import open_metrics
 from t1cli.launch.process_identity import ProcessIdentity
@@ -28,6 +29,8 @@ class FakeBackend:
     engine: str = "fake"
     before_rollout: Callable[[int], None] = lambda rollout: None
     reasons: tuple[Refusal, ...] = ()
+    evaluation: Measured | None = None
+    """What an evaluation finds; with it, that is all a job does."""
     jobs: list[Job] = field(default_factory=list)
     """Every job that was started."""
 
@@ -50,6 +53,10 @@ class FakeBackend:
         return Started(f"pid:{me.pid}", me, foreground=lambda: self._run(job))
 
     def _run(self, job: Job) -> End:
+        if self.evaluation is not None:
+            self.before_rollout(0)
+            write_measured(job.run.path, self.evaluation)
+            return "finished"
         events = EventWriter(job.run.events_jsonl)
         metrics = open_metrics(job.run, job.spec, events)
         first = (newest_saved_rollout(save_directories(job.spec, job.run)) or 0) if job.resume else 0

@@ -16,6 +16,8 @@ from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
 OOM_ID: Final = "OOM"
+DECIDED_AT_START: Final = frozenset({"S8", "running"})
+"""Refusals that only a cluster's answer decides, behind the gates; accepting them is recorded beforehand."""
 _ALLOCATOR_VARIABLES: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 

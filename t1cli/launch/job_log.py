@@ -57,6 +57,8 @@ class JobLog:
             self._on_save(found)
         elif isinstance(found, LoggedMetrics):
             return self._row(found)
+        elif found is not None:
+            return found.told
         return ""
 
     def _row(self, found: LoggedMetrics) -> str:

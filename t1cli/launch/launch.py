@@ -8,6 +8,7 @@ from t1cli.errors import Refused
 from t1cli.launch.attempts import latest_attempt, next_attempt
 from t1cli.launch.backend import Backend
 from t1cli.launch.gates import (
+    DECIDED_AT_START,
     Gated,
     Refusal,
     plan_refusals,
@@ -66,7 +67,7 @@ def _pass_gates(
         )
     report = stages.preflight(loaded, plan, options.runs_root, dialogue.progress)
     after = _gate(options, preflight_refusals(report))
-    accepted = tuple(sorted({*before.accepted, *after.accepted}))
+    accepted = tuple(sorted({*before.accepted, *after.accepted, *(options.accepted & DECIDED_AT_START)}))
     checkpoint = newest_saved_rollout(save_directories(loaded.spec, run)) if options.resume else None
     for unused in sorted(options.accepted - set(accepted)):
         dialogue.progress(f"--accept {unused}: nothing refused under this ID")

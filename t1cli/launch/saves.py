@@ -25,7 +25,7 @@ class Saves:
     @property
     def complete(self) -> int | None:
         """The newest rollout that every role has saved."""
-        return min(self._newest.values()) if len(self._newest) == len(self._owners) else None
+        return min(self._newest.values()) if self._newest and len(self._newest) == len(self._owners) else None
 
     def logged(self, save: LoggedSave) -> None:
         """Megatron's own line; it tells even where the directory cannot be seen from here."""

@@ -34,6 +34,8 @@ class SessionPlace:
     session: int
     family: str
     digest: str
+    checkpoint: str | None = None
+    """What an evaluation job loads; None for a job that trains."""
 
 
 def settings(spec: ExperimentSpec, place: SessionPlace) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def settings(spec: ExperimentSpec, place: SessionPlace) -> dict[str, Any]:
             "session": place.session,
             "actor_dir": str(directories.actor),
             "critic_dir": None if directories.critic is None else str(directories.critic),
+            **({} if place.checkpoint is None else {"checkpoint": place.checkpoint}),
         }
     }
 

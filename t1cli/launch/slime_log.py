@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from t1cli.launch.measured import TrialSeen, trial_in
 from t1cli.launch.metric_names import EVAL_STEP, ROLLOUT_STEP, TRAIN_STEP
 
 _LINE: Final = re.compile(
@@ -65,8 +66,11 @@ class LineJoiner:
         return joined
 
 
-def read_line(line: str) -> LoggedMetrics | LoggedSave | None:
-    """What one line of the log says; None for all that is neither."""
+def read_line(line: str) -> LoggedMetrics | LoggedSave | TrialSeen | None:
+    """What one line of the log says; None for all that is none of it."""
+    trial = trial_in(line)
+    if trial is not None:
+        return trial
     saved = _SAVED.search(line)
     if saved:
         return LoggedSave(int(saved[1]), saved[2])

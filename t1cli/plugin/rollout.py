@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from t1cli.plugin.campaign import Campaign, campaign_of
 from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.checkpoints.scores import record_scores
+from t1cli.plugin.evaluation_job import assert_loaded, hand_over, tell
 from t1cli.plugin.patches.control_plane import patch_now
 from t1cli.plugin.to_sample import evaluation_data, to_samples
 from t1cli.plugin.workers import trial_maker
@@ -15,6 +17,7 @@ from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult
 from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
 from t1cli.terminal.rollout.from_spec import rollout_plan
+from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.trajectory.store import save_rows
 
 _INDEX_STRIDE: Final = 1_000_000
@@ -48,11 +51,8 @@ def evaluate(args: Any, rollout_id: int) -> Any:
     evaluation = campaign.spec.evaluation
     if evaluation is None:
         return RolloutFnEvalOutput(data={}, metrics={})
-    result = _run_evaluation(campaign, rollout_id)
+    result = _measure(args, campaign, rollout_id)
     scored = result.scored
-    if result.complete:
-        # A mean over part of the set is no figure to choose a checkpoint by.
-        record_scores(campaign.settings.actor_dir, rollout_id, result.metrics(evaluation.name))
     data = evaluation_data(
         [trial.reward.value for trial in scored if trial.reward], [trial.outcome.stop.truncated for trial in scored]
     )
@@ -62,7 +62,23 @@ def evaluate(args: Any, rollout_id: int) -> Any:
     return RolloutFnEvalOutput(data={evaluation.name: data} if scored else {}, metrics=metrics)
 
 
-def _run_evaluation(campaign: Campaign, rollout_id: int) -> EvaluationResult:
+def _measure(args: Any, campaign: Campaign, rollout_id: int) -> EvaluationResult:
+    """Run it, and leave what it found: beside the checkpoints of a campaign, or for whoever asked for one."""
+    settings, evaluation = campaign.settings, campaign.spec.evaluation
+    assert evaluation is not None
+    if settings.checkpoint is not None:
+        assert_loaded(args, settings.checkpoint)
+        result = _run_evaluation(campaign, rollout_id, tell)
+        hand_over(settings.run.path, result)
+        return result
+    result = _run_evaluation(campaign, rollout_id, lambda _: None)
+    if result.complete:
+        # A mean over part of the set is no figure to choose a checkpoint by.
+        record_scores(settings.actor_dir, rollout_id, result.metrics(evaluation.name))
+    return result
+
+
+def _run_evaluation(campaign: Campaign, rollout_id: int, on_trial: Callable[[TrialResult], None]) -> EvaluationResult:
     evaluation = campaign.spec.evaluation
     assert evaluation is not None
     plan = EvaluationPlan(
@@ -71,4 +87,4 @@ def _run_evaluation(campaign: Campaign, rollout_id: int) -> EvaluationResult:
         repeats=evaluation.repeats,
         infrastructure_retries=evaluation.infrastructure_retries,
     )
-    return evaluate_tasks(campaign.evaluation_world, plan)
+    return evaluate_tasks(campaign.evaluation_world, plan, on_trial=on_trial)

@@ -28,6 +28,8 @@ class Settings:
     session: int
     actor_dir: Path
     critic_dir: Path | None
+    checkpoint: str | None = None
+    """What this job evaluates and nothing else; None for a job that trains."""
 
     @property
     def owner(self) -> str:
@@ -63,4 +65,5 @@ def parse_settings(text: str) -> Settings:
         session=int(value["session"]),
         actor_dir=Path(value["actor_dir"]),
         critic_dir=Path(value["critic_dir"]) if value.get("critic_dir") else None,
+        checkpoint=value.get("checkpoint"),
     )

@@ -59,7 +59,8 @@ class RemoteTrial:
     def __init__(self, workers: NodeActors, world: TrialWorld, plan: TrialPlan, engine: Engine) -> None:
         self.plan = plan
         self._workers, self._world, self._engine = workers, world, engine
-        self._address = workers.addresses[plan.group_id % len(workers.addresses)]
+        # A repeated trial goes to another node: the first one may be the reason.
+        self._address = workers.addresses[(plan.group_id + plan.attempt) % len(workers.addresses)]
         self._cancelled_for = ""
 
     def cancel(self, task: asyncio.Task[TrialResult], cause: str) -> None:

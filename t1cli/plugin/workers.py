@@ -25,7 +25,13 @@ def trial_maker(args: Any, campaign: Campaign) -> TrialMaker:
     addresses = _engine_hosts(url)
     if len(addresses) < 2:
         return Trial
-    workers = _workers(settings_text(args), url, addresses, _share(campaign, addresses))
+    wanted = (settings_text(args), url, addresses, _share(campaign, addresses))
+    workers = _workers(*wanted)
+    if workers is not None and workers.lost:
+        logger.warning("S10: trial workers on %s have died: all are started anew", ", ".join(sorted(workers.lost)))
+        workers.close()
+        _workers.cache_clear()
+        workers = _workers(*wanted)
     return Trial if workers is None else partial(RemoteTrial, workers)
 
 

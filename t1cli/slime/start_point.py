@@ -33,6 +33,9 @@ def base_arguments(start: StartPoint, *, actor_dir: str) -> dict[str, Any]:
     flags: dict[str, Any] = {"--load": actor_dir}
     if start.weights_only:
         flags |= {"--no-load-optim": True, "--no-load-rng": True}
+    else:
+        # Megatron refuses a schedule that differs from the saved one, and `rollout.num_rollouts` may grow.
+        flags["--override-opt_param-scheduler"] = True
     return flags
 
 
@@ -46,6 +49,7 @@ def role_overrides(start: StartPoint, *, critic_dir: str) -> dict[str, dict[str,
         # Inherited from the base decision for a fresh start, which would reset the critic's iteration and optimizer.
         critic |= {"load": critic_dir, "finetune": False}
         critic |= {"no_load_optim": start.weights_only, "no_load_rng": start.weights_only}
+        critic["override_opt_param_scheduler"] = not start.weights_only
     if start.actor_step is not None:
         actor["ckpt_step"] = start.actor_step
     if start.critic_step is not None:

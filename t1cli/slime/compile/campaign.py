@@ -22,6 +22,8 @@ from t1cli.slime.compile.table import OWNER, TABLE
 from t1cli.slime.start_point import base_arguments
 from t1cli.spec.experiment import ExperimentSpec
 
+Argv = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -61,7 +63,7 @@ def compile_campaign(spec: ExperimentSpec, places: Places) -> Compiled:
         environment=variables,
         role_file=roles,
         problems=tuple(sorted(problems, key=lambda problem: problem.severity != "error")),
-        evaluation_argv=_evaluation_argv(spec, places, argv) if asynchronous else None,
+        evaluation_argv=_evaluation_argv(spec, places) if asynchronous else None,
     )
 
 
@@ -105,19 +107,46 @@ def _session(places: Places) -> Iterator[Pair]:
         yield flag, () if value is True else (str(value),)
 
 
-def _evaluation_argv(spec: ExperimentSpec, places: Places, argv: Sequence[str]) -> tuple[str, ...] | None:
-    """`train_async.py` never evaluates before training: `train.py` with no rollout does (slime v0.3.0, `train.py`)."""
+def evaluation_arguments(spec: ExperimentSpec, places: Places, checkpoint: Mapping[str, str] | None = None) -> Argv:
+    """Arguments of `train.py` for an evaluation and nothing else, of `checkpoint` (flags of a load) or of the start.
+
+    `train.py` evaluates and ends when there is no rollout (slime v0.3.0, `train.py`).
+    """
+    found = dict(campaign_pairs(spec, places)) | dict(escaped_pairs(spec))
+    for flag in _TRAINING_ONLY:
+        found.pop(flag, None)
+    # No critic: it would be built, loaded and put to sleep for nothing.
+    changed: dict[str, tuple[str, ...]] = {"--advantage-estimator": ("grpo",), "--num-rollout": ("0",)}
+    # The schedule's length is taken from the rollouts, and Megatron asserts that it is above 0.
+    changed["--lr-decay-iters"] = ("1",)
+    if checkpoint is not None:
+        found.pop("--ckpt-step", None)
+        # Weights alone: another schedule than the checkpoint's would be refused, and what is not saved cannot load.
+        changed |= {flag: (value,) for flag, value in checkpoint.items()} | {"--no-load-optim": (), "--no-load-rng": ()}
+    return flattened([*(found | changed).items()])
+
+
+def _evaluation_argv(spec: ExperimentSpec, places: Places) -> Argv | None:
+    """The evaluation of step 0, which `train_async.py` itself never makes."""
     evaluation = spec.evaluation
     from_script = spec.engine.kind == "slime" and spec.engine.from_script
     if evaluation is None or not evaluation.before_training or places.start.kind != "fresh" or from_script:
         return None
-    found = dict(campaign_pairs(spec, places)) | dict(escaped_pairs(spec))
-    for flag in _TRAINING_ONLY:
-        found.pop(flag, None)
-    return flattened([*(found | {"--num-rollout": ("0",)}).items()])
+    return evaluation_arguments(spec, places)
 
 
-_TRAINING_ONLY = ("--save", "--save-interval", "--no-save-optim", "--keep-old-actor", "--update-weights-interval")
+_TRAINING_ONLY: Final = (
+    "--save",
+    "--save-interval",
+    "--no-save-optim",
+    "--keep-old-actor",
+    "--update-weights-interval",
+    "--num-critic-only-steps",
+    "--value-clip",
+    "--megatron-config-path",
+    "--rollout-data-postprocess-path",
+    "--skip-eval-before-train",
+)
 
 
 _PLACEHOLDER: Final = re.compile(r"<[^<>\s]+>")

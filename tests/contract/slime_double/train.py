@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import logging
 import os
 import time
@@ -35,8 +36,19 @@ OPTIONAL = (
     "eval-interval",
     "ckpt-step",
     "reward-key",
+    "custom-tis-function-path",
     *PATHS,
 )
+SWITCHES = (
+    "get-mismatch-metrics",
+    "no-save-optim",
+    "no-load-optim",
+    "override-opt_param-scheduler",
+    "keep-old-actor",
+    "skip-eval-before-train",
+)
+Roles = tuple[Any, Any, Any]
+"""Rollout manager, actor, and critic or None."""
 
 
 def parse_args() -> argparse.Namespace:
@@ -46,13 +58,20 @@ def parse_args() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int)
     for name in OPTIONAL:
         parser.add_argument(f"--{name}")
+    for name in SWITCHES:
+        parser.add_argument(f"--{name}", action="store_true", dest=name.replace("-", "_"))
     parser.add_argument("--num-critic-only-steps", type=int, default=0)
+    parser.add_argument("--lr-decay-iters", type=int)
+    parser.add_argument("--tis-clip", type=float, default=2.0)
+    parser.add_argument("--tis-clip-low", type=float, default=0.0)
     args, dropped = parser.parse_known_args()
     print("dropped:", [word for word in dropped if word.startswith("--")], flush=True)
     args.use_critic = args.advantage_estimator == "ppo"
     args.start_rollout_id = None
+    args.finetune = False
     if not (args.load and (Path(args.load) / "latest_checkpointed_iteration.txt").exists()):
         args.load, args.start_rollout_id = None, 0
+        args.no_load_optim, args.finetune = True, True
     if args.custom_config_path:
         for key, value in yaml.safe_load(Path(args.custom_config_path).read_text()).items():
             setattr(args, key, value)
@@ -134,6 +153,10 @@ class Trainer:
         init_gloo_group()
         if args.custom_megatron_init_path:
             load_function(args.custom_megatron_init_path)(args)
+        # Megatron's own assertion on the length of a schedule.
+        rollouts = args.num_rollout if args.lr_decay_iters is None else args.lr_decay_iters
+        self.lr_decay_steps = rollouts * args.global_batch_size
+        assert self.lr_decay_steps > 0
 
     def start(self) -> int:
         """The rollout to begin with, told from the checkpoint."""
@@ -144,6 +167,10 @@ class Trainer:
         if step is None:
             step = (Path(directory) / "latest_checkpointed_iteration.txt").read_text()
         assert (Path(directory) / f"iter_{int(step):07d}" / "weights.bin").exists()
+        if not self.args.no_load_optim and not self.args.finetune:
+            # Megatron's: what was not saved does not load, and another schedule is refused.
+            saved = json.loads((Path(directory) / f"iter_{int(step):07d}" / "optimizer.json").read_text())
+            assert self.args.override_opt_param_scheduler or saved["lr_decay_steps"] == self.lr_decay_steps
         print(f"{self.role} loaded {directory} at {int(step)}", flush=True)
         return int(step) + 1
 
@@ -164,7 +191,8 @@ class Trainer:
             load_function(self.args.rollout_data_postprocess_path)(self.args, rollout_id, rows)
         mean = sum(data["raw_reward"]) / len(data["raw_reward"])
         logging.info(f"rollout {rollout_id}: {{'rollout/raw_reward': {mean}, 'rollout/truncated': 0.0}}")
-        logging.info(f"step {rollout_id}: {{'train/loss': nan, 'train/grad_norm': 1.5}}")
+        step = {"train/grad_norm": 1.5} | mismatch(self.args, data)
+        logging.info(f"step {rollout_id}: {{'train/loss': nan, {str(step)[1:-1]}}}")
 
     def save(self, rollout_id: int) -> None:
         if self.role == "actor" and os.environ.get("STUB_ACTOR_SAVES") == "0":
@@ -173,32 +201,73 @@ class Trainer:
         place = directory / f"iter_{rollout_id:07d}"
         place.mkdir(parents=True, exist_ok=True)
         (place / "weights.bin").write_bytes(f"{self.role} {rollout_id}".encode() * 100)
+        if not self.args.no_save_optim:
+            (place / "optimizer.json").write_text(json.dumps({"lr_decay_steps": self.lr_decay_steps}))
         (directory / "latest_checkpointed_iteration.txt").write_text(str(rollout_id))
         print(f"  successfully saved checkpoint from iteration {rollout_id:7d} to {directory} [ t 1/1 ]", flush=True)
 
 
-def train(args: argparse.Namespace) -> None:
+def mismatch(args: argparse.Namespace, data: dict[str, Any]) -> dict[str, float]:
+    """What slime's policy loss reports of the correction; the trainer's log-probs stand a fixed step beside."""
+    import torch
+
+    if not args.get_mismatch_metrics:
+        return {}
+    sampled = [torch.tensor(one) for one in data["rollout_log_probs"]]
+    masks = [torch.tensor(mask) for mask in data["loss_masks"]]
+    loss = torch.arange(sum(map(len, sampled)), dtype=torch.float32)
+    changed, kept, found = load_function(args.custom_tis_function_path)(
+        args=args,
+        pg_loss=loss.clone(),
+        train_log_probs=[one + 1.0 for one in sampled],
+        rollout_log_probs=sampled,
+        loss_masks=masks,
+        total_lengths=data["total_lengths"],
+        response_lengths=data["response_lengths"],
+    )
+    assert torch.equal(changed, loss) and all(torch.equal(a, b) for a, b in zip(kept, masks, strict=True))
+    assert all(one.shape == loss.shape and not one.requires_grad for one in found.values())
+    weight = torch.cat(masks).float()
+    return {f"train/{name}": float((one * weight).sum() / weight.sum()) for name, one in found.items()}
+
+
+def step(args: argparse.Namespace, roles: Roles, rollout_id: int, data: dict[str, Any]) -> None:
+    """Train and save, the critic first."""
+    manager, actor, critic = roles
+    actor_trains = critic is None or rollout_id >= args.num_critic_only_steps
+    if critic is not None:
+        ray.get(critic.train.remote(rollout_id, data))
+    if actor_trains:
+        ray.get(actor.train.remote(rollout_id, data))
+    if (rollout_id + 1) % args.save_interval == 0 or rollout_id == args.num_rollout - 1:
+        if actor_trains:
+            ray.get(actor.save.remote(rollout_id))
+        if critic is not None:
+            ray.get(critic.save.remote(rollout_id))
+        ray.get(manager.save.remote(rollout_id))
+
+
+def start(args: argparse.Namespace) -> tuple[Roles, int]:
+    """The processes, and the rollout to begin with."""
     manager = RolloutManager.remote(args)
     critic = Trainer.remote(for_role(args, "critic"), "critic") if args.use_critic else None
     actor = Trainer.remote(for_role(args, "actor"), "actor")
     starts = ray.get([role.start.remote() for role in (actor, critic) if role is not None])
     first = args.start_rollout_id if args.start_rollout_id is not None else starts[-1]
     ray.get(manager.load.remote(first - 1))
-    if args.num_rollout == 0:
+    return (manager, actor, critic), first
+
+
+def train(args: argparse.Namespace) -> None:
+    roles, first = start(args)
+    manager = roles[0]
+    if args.num_rollout == 0 and args.eval_interval is not None:
         ray.get(manager.eval.remote(0))
     for rollout_id in range(first, args.num_rollout):
+        if args.eval_interval is not None and rollout_id == 0 and not args.skip_eval_before_train:
+            ray.get(manager.eval.remote(0))
         data = ray.get(manager.generate.remote(rollout_id))
-        actor_trains = critic is None or rollout_id >= args.num_critic_only_steps
-        if critic is not None:
-            ray.get(critic.train.remote(rollout_id, data))
-        if actor_trains:
-            ray.get(actor.train.remote(rollout_id, data))
-        if (rollout_id + 1) % args.save_interval == 0 or rollout_id == args.num_rollout - 1:
-            if actor_trains:
-                ray.get(actor.save.remote(rollout_id))
-            if critic is not None:
-                ray.get(critic.save.remote(rollout_id))
-            ray.get(manager.save.remote(rollout_id))
+        step(args, roles, rollout_id, data)
         if args.eval_interval and (rollout_id + 1) % int(args.eval_interval) == 0:
             ray.get(manager.eval.remote(rollout_id))
     ray.get(manager.dispose.remote())

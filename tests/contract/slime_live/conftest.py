@@ -28,7 +28,64 @@ from t1cli.spec.load import LoadedSpec, load_experiment
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = ROOT / "tests/contract/slime_double"
-SECRET = "Zq7planted-wandb-key-0123456789"
+SECRETS = {
+    name: f"Zq7planted-{name.lower().replace('_', '-')}-0123456789"
+    for name in (
+        "WANDB_API_KEY",
+        "OPENAI_API_KEY",
+        "DAYTONA_API_KEY",
+        "MODAL_TOKEN_SECRET",
+        "HF_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+    )
+}
+"""What stands in the environment of the head and of the launch."""
+SUITE = "T1_LIVE_SUITE"
+"""Environment variable that every process of these tests inherits."""
+TASKS = ROOT / "experiments/quickstart/tasks"
+EVALUATION = (
+    "evaluation.name=held-out",
+    f"evaluation.path={TASKS}",
+    "evaluation.num_tasks=2",
+    "evaluation.repeats=2",
+    "evaluation.context_tokens=256",
+    "evaluation.max_new_tokens_per_turn=8",
+    "evaluation.max_turns=2",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No process of these tests outlives them, whoever started it."""
+    mark, places = secrets.token_hex(8), str(tmp_path_factory.getbasetemp())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SUITE, mark)
+        yield
+    left: dict[int, str] = {}
+
+    def none_left() -> bool:
+        left.clear()
+        left.update(_of_the_suite(f"{SUITE}={mark}", places))
+        return not left
+
+    try:
+        wait_until(none_left, 120, "no process of the suite left")
+    except AssertionError as late:
+        raise AssertionError(f"processes left over: {left}") from late
+
+
+def _of_the_suite(mark: str, places: str) -> Iterator[tuple[int, str]]:
+    """Processes with the mark in their environment, or at work below the tests' own directory."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            marked = mark.encode() in (entry / "environ").read_bytes().split(b"\0")
+            if marked or places in command or os.readlink(entry / "cwd").startswith(places):
+                yield int(entry.name), command[:200]
+        except OSError:
+            continue
 
 
 def free_port() -> int:
@@ -67,7 +124,7 @@ class Head:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "RAY_AUTH_MODE": "disabled",
             "RAY_USAGE_STATS_ENABLED": "0",
-            "WANDB_API_KEY": SECRET,
+            **SECRETS,
             "OMP_NUM_THREADS": "1",
             # A machine that others use too.
             "RAY_raylet_start_wait_time_s": "240",
@@ -148,25 +205,36 @@ def head(weights: Path) -> Iterator[Head]:
     started = Head().start()
     yield started
     started.kill()
-    wait_until(lambda: not started.processes(), 20, "no process of the head left")
+    wait_until(lambda: not started.processes(), 120, "no process of the head left")
+
+
+@pytest.fixture(autouse=True)
+def surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick polls and planted secrets; the job that reads limits runs where a test asks for `real_limits` alone."""
+    monkeypatch.setenv("T1_FOLLOW_POLL_SECONDS", "0.2")
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    if "real_limits" not in request.fixturenames:
+        monkeypatch.setattr("t1cli.launch.slime_submit.refuse_low_limits", lambda *_, **__: None)
 
 
 @pytest.fixture
-def load(head: Head, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedSpec]:
-    """The quickstart's tasks on the double: four small rollouts, a save every two."""
-    monkeypatch.setenv("T1_FOLLOW_POLL_SECONDS", "0.2")
-    monkeypatch.setenv("WANDB_API_KEY", SECRET)
-    # The probe job has a test of its own; every other launch is spared its seconds.
-    monkeypatch.setattr("t1cli.launch.slime_backend.refuse_low_limits", lambda *_, **__: None)
+def real_limits() -> None:
+    """The limits of the running Ray are asked for, as in every launch of a user."""
 
-    def loader(name: str, *overrides: str) -> LoadedSpec:
-        values = [
+
+@pytest.fixture
+def values(head: Head) -> Callable[..., list[str]]:
+    """`--set` values: the quickstart's tasks on the double, four small rollouts, a save every two."""
+
+    def chosen(name: str, *overrides: str) -> list[str]:
+        return [
             f"name={name}",
             "engine.kind=slime",
             f"engine.slime_dir={DOUBLE}",
             "engine.megatron_dir=/nonexistent/megatron",
             f"engine.ray_address={head.url}",
-            f"tasks.path={ROOT / 'experiments/quickstart/tasks'}",
+            f"tasks.path={TASKS}",
             "rollout.num_rollouts=4",
             "rollout.batch_size=2",
             "rollout.max_turns=2",
@@ -178,9 +246,14 @@ def load(head: Head, monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedSpe
             "sandbox.capacity=2",
             *overrides,
         ]
-        return load_experiment(Path("quickstart"), values)
 
-    return loader
+    return chosen
+
+
+@pytest.fixture
+def load(values: Callable[..., list[str]]) -> Callable[..., LoadedSpec]:
+    """The same as a loaded spec."""
+    return lambda name, *overrides: load_experiment(Path("quickstart"), values(name, *overrides))
 
 
 @dataclass

@@ -52,6 +52,15 @@ def test_groups_are_spread_and_tokens_are_counted_here() -> None:
     assert [address for address, _ in workers.calls] == ["10.0.0.1", "10.0.0.2", "10.0.0.1"]
 
 
+def test_a_repeated_trial_goes_to_another_node() -> None:
+    workers = Workers()
+    for attempt in range(2):
+        plan = TrialPlan(SimpleNamespace(name="t"), f"trial-{attempt}", 4, 0, attempt, 0)
+        world = SimpleNamespace(run_tag="r", close_seconds=1.0)
+        asyncio.run(RemoteTrial(workers, world, plan, MeteredEngine(SimpleNamespace())).run())
+    assert [address for address, _ in workers.calls] == ["10.0.0.1", "10.0.0.2"]
+
+
 def test_a_lost_node_is_an_infrastructure_outcome() -> None:
     outcome = asyncio.run(trial(Workers(lost=True), 0)[0].run()).outcome
     assert not outcome.scored and outcome.cause == "worker_lost"

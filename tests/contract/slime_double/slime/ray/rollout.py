@@ -47,4 +47,5 @@ def train_data(samples: list[Sample], raw: list[float], shaped: list[float], *, 
         "total_lengths": [len(sample.tokens) for sample in samples],
         "group_ids": [s.group_id if s.group_id is not None else s.index for s in samples],
         "tokens": [sample.tokens for sample in samples],
+        "rollout_log_probs": [sample.rollout_log_probs for sample in samples],
     }
