@@ -153,7 +153,8 @@ class _TaskReader:
             self._problem(path, f"{path.stat().st_size} bytes", f"at most {max_bytes}")
             return ""
         try:
-            return path.read_text(encoding="utf-8")
+            # Editors on Windows begin a file with a byte order mark.
+            return path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             self._problem(path, f"cannot be read: {error}", "UTF-8 text")
             return ""
