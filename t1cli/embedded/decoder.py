@@ -31,7 +31,10 @@ class DecoderSettings:
     slots: int = 32
     max_context: int = 512
     dtype: torch.dtype = torch.bfloat16
+    router_dtype: torch.dtype | None = None
+    """Number format of the routers alone; None runs them in `dtype`."""
     router_noise: float = 0.0
+    """Standard deviation added to the scores by which experts are selected; their gates stay those of the scores."""
     seed: int = 0
 
 
@@ -119,8 +122,11 @@ class Decoder:
         return routes
 
     @torch.inference_mode()
-    def prefill(self, slots: Sequence[Slot], new_tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Append one or more tokens to each slot; logits (len(slots), V) fp32 after the last of each."""
+    def prefill(self, slots: Sequence[Slot], new_tokens: Sequence[Sequence[int]], *, every: bool = False) -> Tensor:
+        """Append one or more tokens to each slot; logits (len(slots), V) fp32 after the last of each.
+
+        `every`: logits (N, V) after each token instead, slot after slot.
+        """
         starts = [len(slot.tokens) for slot in slots]
         lengths = [len(tokens) for tokens in new_tokens]
         token_ids = torch.tensor([token for tokens in new_tokens for token in tokens])
@@ -135,7 +141,7 @@ class Decoder:
         hidden = self._forward(token_ids, positions, rows, attend)
         for slot, tokens in zip(slots, new_tokens, strict=True):
             slot.tokens.extend(tokens)
-        return self._logits(hidden[torch.tensor(lengths).cumsum(0) - 1])
+        return self._logits(hidden if every else hidden[torch.tensor(lengths).cumsum(0) - 1])
 
     @torch.inference_mode()
     def decode(self, slots: Sequence[Slot], tokens: Sequence[int]) -> Tensor:
@@ -182,14 +188,20 @@ class Decoder:
     def _experts(self, x: Tensor, layer: _LayerWeights) -> tuple[Tensor, Tensor]:
         """All experts at once, weighted by a gate that is zero for those not chosen."""
         config = self.config
-        scores = F.linear(x, layer.router).float()
-        if self.settings.router_noise > 0:
-            scores = scores + self.settings.router_noise * torch.randn(scores.shape, generator=self._noise)
-        gates, experts = route(scores, config.experts_per_token)
+        router_dtype = self.settings.router_dtype or x.dtype
+        scores = F.linear(x.to(router_dtype), layer.router.to(router_dtype)).float()
+        gates, experts = route(scores, config.experts_per_token, self._perturbed_choice(scores))
         weights = torch.zeros_like(scores).scatter_(-1, experts, gates).to(x.dtype)
         gate, up = F.linear(x, layer.gate_up).chunk(2, dim=-1)
         hidden = (F.silu(gate) * up).view(len(x), config.num_experts, -1) * weights.unsqueeze(-1)
         return F.linear(hidden.flatten(1), layer.down), experts
+
+    def _perturbed_choice(self, scores: Tensor) -> Tensor | None:
+        """Experts that the scores plus noise select; None without noise."""
+        if self.settings.router_noise <= 0:
+            return None
+        noise = self.settings.router_noise * torch.randn(scores.shape, generator=self._noise)
+        return route(scores + noise, self.config.experts_per_token)[1]
 
     def _attend_segments(self, layer: int, q: Tensor, segments: Sequence[tuple[int, int, int]]) -> Tensor:
         """Each segment's queries over its own slot, causal from where the segment starts."""

@@ -24,6 +24,8 @@ from t1cli.embedded.losses import (
 from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.model import TinyMoE
 from t1cli.embedded.role import Role
+from t1cli.embedded.routing_study import mismatch
+from t1cli.launch.metric_names import LOGPROB_GAP, MISMATCH_KL
 from t1cli.spec.algorithm import PPO
 
 
@@ -120,16 +122,13 @@ def _add_mismatch(sums: Sums, batch: MicroBatch, old: Tensor, tis_limit: float, 
     sums.add("train/tis", tis.mean)
     sums.add("train/tis_clipfrac", tis.clip_fraction)
     sums.add("train/tis_abs", tis.distance)
-    sums.add("train/train_rollout_logprob_abs_diff", _gap_sum(batch, old) / max(tokens, 1.0))
+    # Divided by all loss tokens of the step: a mean over micro-batches or a group-sum denominator inflates the figure
+    # by orders of magnitude under small micro-batches (T1 report, section 09).
+    found = mismatch(batch, old)
+    sums.add(LOGPROB_GAP, found.absolute / max(tokens, 1.0))
+    sums.add(MISMATCH_KL, found.k3 / max(tokens, 1.0))
     sums.add("rollout/log_probs", (old * batch.weight).sum())
     sums.add("rollout/rollout_log_probs", (batch.rollout_log_probs * batch.weight).sum())
-
-
-def _gap_sum(batch: MicroBatch, log_probs: Tensor) -> float:
-    """A sum, to be divided by all loss tokens of the step: a mean over micro-batches or a group-sum denominator
-    inflates the figure by orders of magnitude under small micro-batches (T1 report, section 09) (catalogue F6).
-    """
-    return float(((log_probs - batch.rollout_log_probs).abs() * batch.loss_mask).sum(dtype=torch.float64))
 
 
 def _entropy(logits: Tensor, batch: MicroBatch, temperature: float) -> Tensor:

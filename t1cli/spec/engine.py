@@ -50,7 +50,7 @@ class EmbeddedEngine(Block):
     warm_start: str = "shipped"
     """First actor weights: `shipped`, `random`, or a safetensors path."""
     router_noise: float = Field(default=0.0, ge=0.0)
-    """Standard deviation added to the sampler's router scores, to study replay."""
+    """Standard deviation added to the scores by which the sampler selects experts, to study replay."""
     router_dtype: Literal["bf16", "fp32"] = "bf16"
     """Number format the sampler runs in; the trainer runs fp32."""
     server_threads: PositiveInt = 1
