@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from t1cli.terminal.harness.chat_template import ChatTemplate, Reply
 from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
@@ -37,14 +38,26 @@ class BuiltinAgent:
     """One trial's agent. `turns`, `notes` and `lost_tokens` stay readable when `run` fails or is cancelled."""
 
     def __init__(
-        self, *, engine: Engine, sandbox: Sandbox, template: ChatTemplate, limits: Limits, trial_id: str, seed: int
+        self,
+        *,
+        engine: Engine,
+        sandbox: Sandbox,
+        template: ChatTemplate,
+        limits: Limits,
+        trial_id: str,
+        seed: int,
+        on_turn: Callable[[Turn], None] = lambda turn: None,
     ) -> None:
+        """`on_turn` gets every turn once, as it arrives."""
         self.turns: list[Turn] = []
+        """What was sampled; prompts, log-probs and routing go to `on_turn` and are not kept."""
         self.notes: list[TurnNote] = []
         self.lost_tokens = 0
         """Tokens sampled for replies that never became a turn."""
         self._engine, self._sandbox, self._template = engine, sandbox, template
         self._limits, self._trial_id, self._seed = limits, trial_id, seed
+        self._on_turn = on_turn
+        self._prompt_tokens = 0
         self._malformed_in_a_row = 0
 
     async def run(self, instruction: str, *, deadline: float) -> StopReason:
@@ -55,7 +68,7 @@ class BuiltinAgent:
             generation = await self._reply(ids, deadline)
             if generation is None:
                 return StopReason.WALL
-            stop, observation = await self._act(ids, generation, deadline)
+            stop, observation = await self._act(generation, deadline)
             if stop is not None:
                 return stop
             conversation.observe(generation.sampled_ids, observation)
@@ -90,14 +103,19 @@ class BuiltinAgent:
         if generation.finish_reason not in ("stop", "length") or not generation.sampled_ids:
             self.lost_tokens += len(generation.sampled_ids)
             raise EngineError("engine_aborted", f"finish reason {generation.finish_reason}")
-        return generation
+        return self._recorded(ids, generation)
 
-    async def _act(
-        self, ids: tuple[int, ...], generation: Generation, deadline: float
-    ) -> tuple[StopReason | None, str]:
-        """Record the reply as a turn and do what it says: a reason to stop, or the next observation."""
-        text = self._template.decode(generation.sampled_ids)
-        self.turns.append(_turn(ids, generation, text))
+    def _recorded(self, ids: tuple[int, ...], generation: Generation) -> Generation:
+        """Hand the reply on as a turn. Its routing repeats that of the whole prompt: no later wait may hold it."""
+        turn = _turn(ids, generation, self._template.decode(generation.sampled_ids))
+        self._on_turn(turn)
+        self._prompt_tokens = len(ids)
+        self.turns.append(replace(turn, prompt_ids=(), log_probs=(), routed_experts=None))
+        return replace(generation, routed_experts=None)
+
+    async def _act(self, generation: Generation, deadline: float) -> tuple[StopReason | None, str]:
+        """Do what the last reply says: a reason to stop, or the next observation."""
+        text = self.turns[-1].text
         if generation.finish_reason == "length":
             self._note(generation, text, kind="cut")
             return StopReason.REPLY_CUT, ""
@@ -156,7 +174,7 @@ class BuiltinAgent:
             kind=kind,
             observation=observation,
             exit_code=ran[0] if ran else None,
-            prompt_tokens=len(self.turns[-1].prompt_ids),
+            prompt_tokens=self._prompt_tokens,
             sampled_tokens=len(generation.sampled_ids),
             engine_seconds=generation.seconds,
             command_seconds=ran[1] if ran else 0.0,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+from t1cli.terminal.trajectory.routing import RoutingCapture
+from t1cli.terminal.trajectory.row import RoutingRows
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Generation:
     """N ids, a stop id included when one ended the reply."""
     log_probs: tuple[float, ...]
     """N values under the sampling distribution."""
-    routed_experts: npt.NDArray[np.unsignedinteger] | None
-    """(P + N - 1, L, K) or None when the engine sent none."""
+    routed_experts: RoutingRows | RoutingCapture | None
+    """(P + N - 1, L, K), as a rule still encoded; None when the engine sent none."""
     finish_reason: str
     """`stop`, `length` or `abort`."""
     weight_version: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from t1cli.terminal.harness.engine import EngineError, Generation, Sampling
-from t1cli.terminal.trajectory.routing import RoutingShape, decode_routing
+from t1cli.terminal.trajectory.routing import RoutingCapture, RoutingShape
 
 
 def request_body(prompt_ids: tuple[int, ...], *, rid: str, sampling: Sampling, routing: bool) -> dict[str, Any]:
@@ -42,7 +42,10 @@ def sampled_tokens(content: dict[str, Any]) -> int:
 def generation_of(
     content: dict[str, Any], *, prompt_ids: tuple[int, ...], routing: RoutingShape | None, seconds: float
 ) -> Generation:
-    """A reply as a Generation. Raises EngineError when ids and log-probs disagree, WrongRouting for wrong rows."""
+    """A reply as a Generation, its routing still encoded.
+
+    Raises EngineError when ids and log-probs disagree, WrongRouting for too many or too few routing rows.
+    """
     try:
         meta = content["meta_info"]
         sampled = tuple(int(token) for token in content["output_ids"])
@@ -58,7 +61,7 @@ def generation_of(
         log_probs=tuple(log_prob for log_prob, _ in scored),
         routed_experts=None
         if payload is None or routing is None
-        else decode_routing(str(payload), rows=len(prompt_ids) + len(sampled) - 1, shape=routing),
+        else RoutingCapture(str(payload), rows=len(prompt_ids) + len(sampled) - 1, shape=routing),
         finish_reason=finish_reason,
         weight_version=_version(meta.get("weight_version")),
         seconds=seconds,

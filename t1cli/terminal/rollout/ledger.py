@@ -1,4 +1,7 @@
-"""The token balance of one rollout: what was sampled, and the one account each token ended in."""
+"""The token balance of one rollout: what was sampled, and the one account each token ended in.
+
+Nothing is booked as what is left over, so that a token the assembly lost is missing from the balance.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
-from t1cli.terminal.trajectory.audit import TokenLedger
+from t1cli.terminal.trajectory.audit import ACCOUNTS, TokenLedger
 
 
 def ledger_of(ended: Sequence[TrialResult], accepted: Sequence[TrialResult], *, sampled_tokens: int) -> TokenLedger:
@@ -15,12 +18,19 @@ def ledger_of(ended: Sequence[TrialResult], accepted: Sequence[TrialResult], *, 
     accepted_ids = {trial.plan.trial_id for trial in accepted}
     for trial in ended:
         if trial.plan.trial_id in accepted_ids:
-            trained_tokens = sum(int(row.loss_mask.sum()) for row in trial.rows)
-            ledger.book("trained", trained_tokens)
+            _book_rows(ledger, trial)
             # Cut off by the trial's deadline: sampled, but no reply that the policy finished.
-            ledger.book("truncation", trial.sampled_tokens - trained_tokens + trial.lost_tokens)
+            ledger.book("truncation", trial.lost_tokens)
         elif trial.outcome.scored or trial.outcome.boundary is Boundary.CANCELLED:
             ledger.book("over_sampling", trial.sampled_tokens + trial.lost_tokens)
         else:
             ledger.book("infrastructure", trial.sampled_tokens + trial.lost_tokens)
     return ledger
+
+
+def _book_rows(ledger: TokenLedger, trial: TrialResult) -> None:
+    """What the rows train, and what they sampled and mask, each under its reason."""
+    for row in trial.rows:
+        ledger.book("trained", int(row.loss_mask.sum()))
+        for account in ACCOUNTS:
+            ledger.book(account, row.audit.masked.get(account, 0))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.trajectory.audit import TokenLedger
-from t1cli.terminal.trajectory.row import TrainingRow
+from t1cli.terminal.trajectory.row import RELATIONS, TrainingRow
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,25 @@ def _tokens(population: RolloutPopulation) -> dict[str, float]:
         "terminal/drifted_in_loss": float(sum(row.audit.drifted_in_loss for row in population.rows)),
         "terminal/rows": float(len(population.rows)),
         **_mean("terminal/strict_share", [row.audit.strict / row.audit.turns for row in population.rows]),
+        **_fidelity(population.rows),
         **(
             {"terminal/weight_version_min": float(min(versions)), "terminal/weight_version_max": float(max(versions))}
             if versions
             else {}
         ),
         **_mean("terminal/turns_mean", [t.turns for t in population.accepted]),
+    }
+
+
+def _fidelity(rows: Sequence[TrainingRow]) -> dict[str, float]:
+    """How turns continued the history before them, and what the later ones were sampled under as other ids."""
+    tokens = sum(len(row.tokens) for row in rows)
+    counts = {name: sum(row.audit.count(name) for row in rows) for name in RELATIONS}
+    return {
+        **{f"terminal/relation/{name}": float(count) for name, count in counts.items() if rows},
+        **({"terminal/retokenized_share": sum(r.audit.retokenized_tokens for r in rows) / tokens} if tokens else {}),
+        "terminal/placeholder_rows": float(sum(row.audit.placeholder_rows for row in rows)),
+        "terminal/prefix_ties": float(sum(row.audit.ties for row in rows)),
     }
 
 

@@ -20,7 +20,7 @@ from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import Assembler, RowLabel
 from t1cli.terminal.trajectory.row import TrainingRow
 
 T = TypeVar("T")
@@ -43,6 +43,7 @@ class Trial:
         self._world, self._engine = world, engine
         self._budgets: Budgets = world.budgets(plan.task)
         self._agent: BuiltinAgent | None = None
+        self._assembler = Assembler(trial_id=plan.trial_id, routing=world.routing)
         self._seconds: dict[str, float] = {}
         self._close_problem = ""
         self._cancelled_for = ""
@@ -150,11 +151,12 @@ class Trial:
             limits=self._world.limits,
             trial_id=self.plan.trial_id,
             seed=self.plan.seed,
+            on_turn=self._assembler.add,
         )
         deadline = min(self._now() + self._budgets.agent_seconds, wall_end - self._budgets.grading_seconds)
         with self._part("agent", Boundary.SANDBOX):
             stop = await self._agent.run(self.plan.task.instruction, deadline=deadline)
-        if not self._agent.turns:
+        if not self._assembler.turns:
             cause = "prompt_over_context" if stop is StopReason.CONTEXT else "no_turn"
             raise TrialLost(Boundary.BUDGET, cause, f"stopped by {stop} before the first reply")
         return stop
@@ -185,9 +187,8 @@ class Trial:
                 self._close_problem = f"{type(error).__name__}: {error}"
 
     def _value(self, verdict: Verdict, stop: StopReason) -> tuple[RewardResult, tuple[TrainingRow, ...]]:
-        turns = self._agent.turns if self._agent else []
-        response_tokens = sum(len(turn.sampled_ids) for turn in turns)
-        reward = self._world.reward(verdict, turns=len(turns), response_tokens=response_tokens)
+        taken = self._assembler
+        reward = self._world.reward(verdict, turns=taken.turns, response_tokens=taken.sampled_tokens)
         label = RowLabel(
             trial_id=self.plan.trial_id,
             group_id=self.plan.group_id,
@@ -196,7 +197,7 @@ class Trial:
             reward=reward.value,
             stop=stop.value,
         )
-        return reward, assemble(turns, label=label, routing=self._world.routing)
+        return reward, taken.rows(label)
 
     def _result(
         self,
@@ -206,7 +207,6 @@ class Trial:
         reward: RewardResult | None = None,
         rows: tuple[TrainingRow, ...] = (),
     ) -> TrialResult:
-        turns = self._agent.turns if self._agent else []
         return TrialResult(
             plan=self.plan,
             outcome=outcome,
@@ -214,7 +214,7 @@ class Trial:
             verdict=verdict,
             reward=reward,
             notes=tuple(self._agent.notes) if self._agent else (),
-            sampled_tokens=sum(len(turn.sampled_ids) for turn in turns),
+            sampled_tokens=self._assembler.sampled_tokens,
             lost_tokens=self._agent.lost_tokens if self._agent else 0,
             seconds=dict(self._seconds),
             budget_shortened=self._budgets.shortened,

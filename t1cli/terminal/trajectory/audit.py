@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from t1cli.terminal.trajectory.row import Turn
+from t1cli.terminal.trajectory.row import Ids, TrainingRow
 
 Account = Literal["trained", "over_sampling", "infrastructure", "truncation", "filter", "repair", "staleness"]
 """Where a sampled token ends: in the loss, or masked with the reason."""
+ACCOUNTS: tuple[Account, ...] = get_args(Account)
 
 
-def drifted_in_loss(tokens: npt.NDArray[np.int32], loss_mask: npt.NDArray[np.uint8], turns: Sequence[Turn]) -> int:
-    """Positions that carry loss but do not hold the id that a turn sampled exactly there (catalogue F1)."""
+def drifted_in_loss(tokens: Ids, loss_mask: npt.NDArray[np.uint8], sampled: Sequence[tuple[int, Ids]]) -> int:
+    """Positions that carry loss but do not hold the id that was sampled exactly there.
+
+    `sampled`: where in the row each turn's ids begin, and the ids as the engine sent them.
+    """
     sampled_there = np.full(tokens.shape, -1, dtype=np.int64)
-    for turn in turns:
-        start = len(turn.prompt_ids)
-        sampled_there[start : start + len(turn.sampled_ids)] = turn.sampled_ids
+    for start, ids in sampled:
+        sampled_there[start : start + len(ids)] = ids
     return int(np.count_nonzero((loss_mask == 1) & (sampled_there != tokens)))
+
+
+def masked(row: TrainingRow, account: Account) -> TrainingRow:
+    """The row with nothing in the loss, what it trained booked to an account."""
+    trained = int(np.count_nonzero(row.loss_mask))
+    accounts = {**row.audit.masked}
+    if trained:
+        accounts[account] = accounts.get(account, 0) + trained
+    return replace(
+        row,
+        loss_mask=np.zeros_like(row.loss_mask),
+        log_probs=np.zeros_like(row.log_probs),
+        audit=replace(row.audit, trained_tokens=0, masked=accounts),
+    )
 
 
 @dataclass

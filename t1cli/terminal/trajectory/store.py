@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from t1cli.errors import BadInput
-from t1cli.terminal.trajectory.row import Audit, RoutingRows, TrainingRow
+from t1cli.terminal.trajectory.row import Audit, RoutingRows, TrainingRow, TurnRecord
 
 FORMAT_VERSION = 1
 ARRAYS = ("tokens", "loss_mask", "log_probs", "routed_experts")
@@ -67,7 +67,7 @@ def _rows(labels: list[dict[str, Any]], content: dict[str, Any]) -> list[Trainin
             routed = content["routed_experts"][routing_ends[index] : routing_ends[index + 1]]
         rows.append(
             TrainingRow(
-                **{**label, "weight_versions": tuple(label["weight_versions"]), "audit": Audit(**label["audit"])},
+                **{**label, "weight_versions": tuple(label["weight_versions"]), "audit": _audit(label["audit"])},
                 tokens=content["tokens"][start:end],
                 loss_mask=content["loss_mask"][start:end],
                 log_probs=content["log_probs"][start:end],
@@ -75,6 +75,14 @@ def _rows(labels: list[dict[str, Any]], content: dict[str, Any]) -> list[Trainin
             )
         )
     return rows
+
+
+def _audit(label: dict[str, Any]) -> Audit:
+    records = [
+        TurnRecord(**{**record, "cell": tuple(record["cell"]) if record["cell"] else None})
+        for record in label.get("records", ())
+    ]
+    return Audit(**{**label, "records": tuple(records)})
 
 
 def _without_arrays(row: TrainingRow) -> TrainingRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -42,7 +43,7 @@ def agent_of(
     return agent, engine
 
 
-def run(agent: BuiltinAgent, seconds: float = 10.0) -> StopReason:
+def run(agent: BuiltinAgent, seconds: float = 120.0) -> StopReason:
     async def play() -> StopReason:
         return await agent.run("task", deadline=asyncio.get_running_loop().time() + seconds)
 
@@ -53,8 +54,8 @@ def test_every_prompt_is_the_one_before_it_plus_the_reply_plus_the_observation(d
     agent, engine = agent_of(doubles, ["echo a", "exit 3", "??", "echo b"])
     assert run(agent) is StopReason.DONE
     template = doubles.ByteTemplate()
-    for turn, note, following in zip(agent.turns, agent.notes, engine.prompts[1:], strict=False):
-        assert following == (*turn.prompt_ids, *turn.sampled_ids, *template.render_observation(note.observation))
+    for turn, note, (prompt, following) in zip(agent.turns, agent.notes, pairwise(engine.prompts), strict=False):
+        assert following == (*prompt, *turn.sampled_ids, *template.render_observation(note.observation))
     assert [note.kind for note in agent.notes] == ["command", "command", "malformed", "command", "done"]
     assert agent.notes[1].exit_code == 3 and agent.notes[2].observation == "malformed reply: unreadable"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from t1cli.errors import BadInput
-from t1cli.terminal.trajectory.row import Audit, TrainingRow
+from t1cli.terminal.trajectory.row import Audit, TrainingRow, TurnRecord
 from t1cli.terminal.trajectory.store import load_rows, save_rows
 
 
@@ -29,7 +29,18 @@ def row(tokens: int, *, routing: bool = True, seed: int = 0) -> TrainingRow:
         outcome="scored",
         weight_versions=(1, 2),
         stop="turns",
-        audit=Audit(turns=2, strict=2, sampled_tokens=3, trained_tokens=3, masked={"repair": 1}),
+        audit=Audit(
+            turns=2,
+            strict=1,
+            sampled_tokens=3,
+            trained_tokens=3,
+            masked={"repair": 1},
+            records=(
+                TurnRecord(0, "strict", start=1, sampled=2, checksum=7),
+                TurnRecord(1, "normalized", start=4, sampled=1, checksum=9, rule="a rule", cell=(2, 1), retokenized=2),
+            ),
+            retokenized_tokens=2,
+        ),
     )
 
 
