@@ -73,7 +73,7 @@ def explain(loaded: LoadedSpec, plan: Plan, key: str) -> tuple[Explained, ...]:
         f"no value or figure `{key}`",
         hint=f"did you mean {' or '.join(f'`{name}`' for name in near)}?"
         if near
-        else "keys are dotted, as in the YAML",
+        else "keys are dotted, as in the YAML; `t1 schema --markdown` lists them",
     )
 
 

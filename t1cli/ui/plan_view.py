@@ -134,10 +134,12 @@ def _schedule(plan: Plan) -> str:
     drawn = ""
     if schedule.epochs_drawn > schedule.epochs_seen:
         drawn = f" ({schedule.epochs_drawn:.2f} with discarded surplus)"
+    # The embedded engine draws across the ends of epochs.
+    skipped = schedule.tasks_skipped_per_epoch if plan.engine == "slime" else 0
     return (
         f"{schedule.rollouts:,} rollouts, {schedule.optimizer_steps:,} optimizer steps of {schedule.samples_per_step:,}"
-        f" samples; {schedule.epochs_seen:.2f} epochs{drawn}; slime's whole epochs would skip "
-        f"{schedule.tasks_skipped_per_epoch:,} tasks each"
+        f" samples; {schedule.epochs_seen:.2f} epochs{drawn}"
+        + (f"; slime's whole epochs would skip {skipped:,} tasks each" if skipped else "")
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from shlex import quote
 
 from rich.text import Text
 
@@ -41,7 +42,7 @@ def search_lines(found: SearchAnswer, *, source: str, width: int) -> Iterator[st
     )
     yield f"{found.searched:,} settings predicted in {found.seconds:.1f} s"
     if fitting:
-        settings = " ".join(f"--set {setting}" for setting in fitting[0].settings)
+        settings = " ".join(f"--set {quote(setting)}" for setting in fitting[0].settings)
         yield f"Next: `t1 plan {source}{' ' if settings else ''}{settings}`"
 
 

@@ -99,6 +99,7 @@ STARVED = replace(
 )
 EMBEDDED = replace(
     FITS,
+    engine="embedded",
     verdict="NOT_APPLICABLE",
     memory=MemoryPlan(0.0, {}),
     host=HostPlan(8.0, 2.7, {"ray": 0.6, "torch_processes": 2.1}),
