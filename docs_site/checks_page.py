@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import groupby
 from typing import Final
 
@@ -22,7 +23,7 @@ def checks_page() -> str:
     for family, checks in groupby(ALL_CHECKS, key=lambda check: check.id.split(".")[0]):
         parts.append(f"\n## {family}\n\n| check | asks | catches |\n|---|---|---|\n")
         for check in checks:
-            asks = " ".join((check.run.__doc__ or "").split()).replace("|", "\\|")
+            asks = check.question.replace("|", "\\|")
             ids = ", ".join(f"[{id_}](failure-modes.md#{id_.lower()})" for id_ in check.catalogue)
             parts.append(f"| `{check.id}` | {asks} | {ids} |\n")
     return "".join(parts)

@@ -16,13 +16,12 @@ from t1cli.spec.sandbox import Sandbox as SandboxSpec
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 
 COMMAND_SECONDS = 20.0
-LEASE_WAIT_SECONDS = 20.0
 OWNER = "preflight"
 
 
 def work(request: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """`{"sandbox": spec}` in; what worked, how long creating took, and what was left afterwards."""
-    return asyncio.run(_probed(_spec(request), directory))
+    """`{"sandbox", "lease_wait_seconds"}` in; what worked, how long creating took, and what was left afterwards."""
+    return asyncio.run(_probed(_impatient(_spec(request), float(request["lease_wait_seconds"])), directory))
 
 
 def clean_up(request: Mapping[str, Any], directory: Path) -> None:
@@ -39,7 +38,7 @@ def clean_up(request: Mapping[str, Any], directory: Path) -> None:
 async def _probed(spec: SandboxSpec, directory: Path) -> dict[str, Any]:
     from t1cli.terminal.sandbox.from_spec import sandbox_provider
 
-    provider = sandbox_provider(_impatient(spec), directory)
+    provider = sandbox_provider(spec, directory)
     name = f"probe-{secrets.token_hex(4)}"
     try:
         started = time.monotonic()
@@ -72,10 +71,10 @@ async def _sweep(spec: PoolSandbox, directory: Path) -> None:
         await provider.close()
 
 
-def _impatient(spec: SandboxSpec) -> SandboxSpec:
+def _impatient(spec: SandboxSpec, wait_seconds: float) -> SandboxSpec:
     """A pool that has no lease now is a finding, not something to wait an hour for."""
     if isinstance(spec, PoolSandbox):
-        return spec.model_copy(update={"wait_seconds": LEASE_WAIT_SECONDS})
+        return spec.model_copy(update={"wait_seconds": wait_seconds})
     return spec
 
 

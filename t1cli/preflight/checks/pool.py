@@ -185,5 +185,4 @@ CHECKS = (
     Check("sandboxes.balance", ("S1",), balance),
     Check("sandboxes.daemon", ("S4",), daemon, limit_seconds=40.0),
     Check("sandboxes.shared_daemon", ("S11",), shared_daemon),
-    Check("security.open_pool", (), open_pool, limit_seconds=40.0),
 )

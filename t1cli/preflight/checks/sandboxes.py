@@ -14,6 +14,8 @@ from t1cli.spec.sandbox import PoolSandbox
 GIB = 1024**3
 SLOW_RAMP_SHARE = 0.2
 """A ramp above this share of a rollout leaves engines waiting."""
+LEASE_WAIT_SECONDS = 20.0
+"""A pool that has no lease within this is told as full."""
 MARGIN_SECONDS = 60.0
 """Creating, grading and closing around the agent's own time."""
 
@@ -104,7 +106,7 @@ def probe(context: Context) -> Saw:
         )
     if sandbox.kind == "local" and not context.runs_here:
         return skipped(NOT_A_NODE)
-    request = {"sandbox": sandbox.model_dump(mode="json")}
+    request = {"sandbox": sandbox.model_dump(mode="json"), "lease_wait_seconds": LEASE_WAIT_SECONDS}
     try:
         found = ask_guarded("t1cli.preflight.sandbox_probe", request, seconds=55.0)
     except ProbeBroke as broke:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t1cli.preflight.check import Check, Context, Saw, passed, warned
+from t1cli.preflight.checks.pool import open_pool
 
 _PATH_VARIABLES = re.compile(r"(?i)(token|secret|credential|key).*(path|file)$|^netrc$")
 _OTHERS = 0o077
@@ -60,4 +61,5 @@ CHECKS = (
     Check("security.secret_files", (), secret_files),
     Check("security.inherited", (), inherited),
     Check("security.runs_directory", (), runs_directory),
+    Check("security.open_pool", (), open_pool, limit_seconds=40.0),
 )

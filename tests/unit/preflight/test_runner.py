@@ -15,7 +15,6 @@ from t1cli.preflight.check import Check, failed, passed, skipped
 from t1cli.preflight.report import PreflightReport
 from t1cli.spec.load import load_experiment
 
-
 QUICKSTART = load_experiment(Path("quickstart"))
 
 

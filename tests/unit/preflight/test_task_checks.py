@@ -1,0 +1,174 @@
+"""tasks: pools as they really lie on a disk, copied from the quickstart's and then damaged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t1cli.preflight.check import Context
+from t1cli.preflight.checks.tasks import judge_sample
+from t1cli.preflight.task_pool import state_of
+from t1cli.preflight.task_sample import is_clear
+from t1cli.spec.locate import experiments_dir
+from tests.unit.preflight.conftest import Ask, MakeContext
+
+TASKS = experiments_dir() / "quickstart" / "tasks"
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Three tasks of the quickstart."""
+    place = tmp_path / "pool"
+    for task in sorted(TASKS.iterdir())[:3]:
+        shutil.copytree(task, place / task.name)
+    return place
+
+
+def first(pool: Path) -> Path:
+    return min(pool.iterdir())
+
+
+def of(context_of: MakeContext, pool: Path, *sets: str) -> Context:
+    return context_of("quickstart", f"tasks.path={pool}", *sets)
+
+
+def test_a_readable_pool_of_another_size(context_of: MakeContext, ask: Ask, pool: Path) -> None:
+    saw = ask("tasks.pool", of(context_of, pool))
+    assert saw.status == "warn" and saw.found.startswith("3 tasks in")
+    assert ask("tasks.pool", of(context_of, pool, "tasks.card.num_tasks=3")).status == "pass"
+    assert ask("tasks.pool", of(context_of, pool / "absent")).status == "fail"
+
+
+def test_task_toml_with_a_byte_order_mark_is_read(context_of: MakeContext, ask: Ask, pool: Path) -> None:
+    toml = first(pool) / "task.toml"
+    toml.write_bytes(b"\xef\xbb\xbf" + toml.read_bytes())
+    (first(pool) / "instruction.md").write_bytes(b"\xef\xbb\xbfdo it")
+    context = of(context_of, pool, "tasks.card.num_tasks=3")
+    assert ask("tasks.pool", context).status == "pass"
+    from t1cli.preflight.task_pool import tasks_of
+
+    assert tasks_of(context)[0].instruction == "do it"
+
+
+@pytest.mark.catalogue("R4")
+@pytest.mark.parametrize(
+    "place", ["tests/ctrf.json", "environment/files/logs/verifier/reward.txt", "verifier/ctrf.json"]
+)
+def test_a_planted_stale_report_is_refused(context_of: MakeContext, ask: Ask, pool: Path, place: str) -> None:
+    assert ask("tasks.stale_reports", of(context_of, pool)).status == "pass"
+    planted = first(pool) / place
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text("{}")
+    saw = ask("tasks.stale_reports", of(context_of, pool))
+    assert saw.status == "fail" and saw.found == f"1 in 1 directories, first {planted}"
+
+
+@pytest.mark.catalogue("R10")
+def test_budgets_that_the_wall_cuts_are_counted(context_of: MakeContext, ask: Ask, pool: Path) -> None:
+    toml = first(pool) / "task.toml"
+    text = "\n".join(line for line in toml.read_text().splitlines() if "timeout_sec" not in line or "verifier" in line)
+    toml.write_text(text.replace("[agent]", "") + "\n[agent]\ntimeout_sec = 900.0\n")
+    saw = ask("tasks.budgets", of(context_of, pool))
+    assert saw.status == "warn"
+    assert saw.found == f"1 of 3 tasks declare more, up to 900 s ({first(pool).name})"
+    assert saw.wanted == "no declared budget above 60 s"
+    assert ask("tasks.budgets", of(context_of, pool, "rollout.trial_wall_seconds=900")).status == "pass"
+    override = of(context_of, pool, "rollout.trial_wall_seconds=900", "tasks.timeout_override_seconds=30")
+    assert ask("tasks.budgets", override).status == "warn"
+
+
+@pytest.mark.catalogue("C10")
+def test_copies_and_evaluation_tasks_that_are_trained_on(
+    context_of: MakeContext, ask: Ask, pool: Path, tmp_path: Path
+) -> None:
+    evaluated = tmp_path / "held-out"
+    shutil.copytree(first(pool), evaluated / "renamed")
+    shutil.copytree(sorted(TASKS.iterdir())[-1], evaluated / "other")
+    block = (
+        "evaluation={name: held-out, path: " + str(evaluated) + ", num_tasks: 2, context_tokens: 512, "
+        "max_new_tokens_per_turn: 48, max_turns: 10}"
+    )
+    context = of(context_of, pool, block)
+    saw = ask("tasks.overlap", context)
+    assert saw.status == "fail" and saw.found == f"1 of 2: renamed (trained on as {first(pool).name})"
+    assert ask("tasks.evaluation_set", context).status == "pass"
+    saw = ask("tasks.categories", context)
+    assert saw.status == "warn" and "1 of 2 evaluation tasks" in saw.found
+    assert (
+        ask("tasks.evaluation_set", of(context_of, pool, block.replace("num_tasks: 2", "num_tasks: 9"))).status
+        == "fail"
+    )
+    assert ask("tasks.duplicates", context).status == "pass"
+    shutil.copytree(first(pool), pool / "zz-copy")
+    saw = ask("tasks.duplicates", of(context_of, pool))
+    assert saw.status == "warn" and saw.found == f"1 of 4 are copies: {first(pool).name} = zz-copy"
+
+
+@pytest.mark.catalogue("R3")
+def test_verifiers_that_need_a_network_or_may_write_nothing(context_of: MakeContext, ask: Ask, pool: Path) -> None:
+    (first(pool) / "tests/test.sh").write_text(
+        "curl -LsSf https://example.org/uv | sh\npytest --ctrf x\necho 1 > reward.txt\n"
+    )
+    saw = ask("tasks.verifiers", of(context_of, pool))
+    assert saw.status == "warn" and "1 of 3 (verifier-online 1)" in saw.found
+    for task in pool.iterdir():
+        (task / "tests/test.sh").write_text("set -e\npytest\nmkdir -p /logs\necho 1 > /logs/verifier/reward.txt\n")
+    saw = ask("tasks.verifiers", of(context_of, pool))
+    assert saw.status == "fail" and "3 of 3 (reward-line 3)" in saw.found
+
+
+@pytest.mark.catalogue("R2")
+def test_tests_per_task_against_the_scale(context_of: MakeContext, ask: Ask, pool: Path) -> None:
+    saw = ask("tasks.test_counts", of(context_of, pool))
+    assert saw.status == "warn" and "S = 20" in saw.found
+    assert ask("tasks.test_counts", of(context_of, pool, "reward.scale=2")).status == "pass"
+
+
+def sampled(*states: str, problems: int = 0) -> list[dict[str, Any]]:
+    found = [{"task": f"t{n}", "state": state, "tests": 3, "problems": []} for n, state in enumerate(states)]
+    for one in found[:problems]:
+        one["problems"] = ["no-op: doing nothing solves it"]
+    return found
+
+
+@pytest.mark.catalogue("R1")
+def test_coverage_is_judged_with_its_interval() -> None:
+    """56 of 60 sampled tasks of Strategy-15k wrote a report: 93%."""
+    saw = judge_sample(sampled(*["ok"] * 56, *["missing"] * 3, "empty"), 0.9)
+    assert saw.status == "pass"
+    assert (
+        saw.found
+        == "56 of 60 sampled tasks report per test (86% to 97% at 95% each side); the others: 3 missing, 1 empty"
+    )
+    saw = judge_sample(sampled("ok", "none", "none"), 0.9)
+    assert saw.status == "fail" and "first without a report: t1" in saw.fix
+    saw = judge_sample(sampled(*["ok"] * 30, problems=2), 0.9)
+    assert saw.status == "warn" and "2 broken, first t0: no-op: doing nothing solves it" in saw.found
+
+
+@pytest.mark.catalogue("R1")
+def test_sampling_stops_when_the_interval_clears_the_minimum() -> None:
+    """25 reports out of 25 clear 0.9; none out of 1 is already below it, and 56 of 60 leave it open."""
+    assert not is_clear(24, 24, 0.9) and is_clear(25, 25, 0.9)
+    assert is_clear(0, 1, 0.9) or is_clear(0, 2, 0.9)
+    assert not is_clear(56, 60, 0.9)
+    assert not is_clear(0, 0, 0.9)
+
+
+@pytest.mark.catalogue("R1")
+def test_a_pool_without_reports_is_really_run_and_refused(context_of: MakeContext, ask: Ask, pool: Path) -> None:
+    for task in pool.iterdir():
+        script = task / "tests/test.sh"
+        script.write_text("mkdir -p ${T1_ROOT:-}/logs/verifier\necho 1 > ${T1_ROOT:-}/logs/verifier/reward.txt\n")
+    saw = ask("tasks.ctrf_coverage", of(context_of, pool))
+    assert saw.status == "fail" and "0 of" in saw.found and "missing" in saw.found
+
+
+def test_the_kept_answer_depends_on_every_file(context_of: MakeContext, pool: Path) -> None:
+    before = state_of(of(context_of, pool))
+    assert before == state_of(of(context_of, pool))
+    (first(pool) / "tests" / "more.py").write_text("x")
+    assert before != state_of(of(context_of, pool))
