@@ -43,6 +43,12 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
         str,
         typer.Option(envvar="T1_WATCH_WEBHOOK", show_envvar=True, help="Address that warnings and stops are sent to."),
     ] = "",
+    wandb_alert: Annotated[
+        bool, typer.Option("--wandb-alert", help="Send warnings and stops through W&B, where the run's spec tracks.")
+    ] = False,
+    baseline: Annotated[
+        list[str], typer.Option(metavar="NAME=SOURCE", help="The history that a rule's `baseline: {run: NAME}` means.")
+    ] = [],  # noqa: B006
     pin: Annotated[str, typer.Option(metavar="METRIC", help="Keep the save before which this metric was best.")] = "",
     sweep: Annotated[str, typer.Option(metavar="RULE=N,N,…", help="Try thresholds of one rule.")] = "",
     also: Annotated[list[str], typer.Option("--with", metavar="SOURCE", help="With --sweep: another history.")] = [],  # noqa: B006
@@ -53,21 +59,23 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
     from t1cli.launch.attempts import runs_root
     from t1cli.ui.streams import leave_when_unread
     from t1cli.watch.actions.all import Allowed
-    from t1cli.watch.session import Session
+    from t1cli.watch.session import Session, history_of
     from t1cli.watch.sources.open_source import open_source
 
     opened = open_source(source, runs_root(runs_dir), follow=follow)
-    session = Session(opened, rule_packs=rules, gpus=gpus or opened.gpus, variables=_variables(set_))
+    others = {name: history_of(open_source(place, runs_root(runs_dir))) for name, place in _named(baseline)}
+    session = Session(opened, rule_packs=rules, gpus=gpus or opened.gpus, variables=_variables(set_), other_runs=others)
     if ack:
         return _acknowledge(session)
     if sweep:
-        others = [open_source(name, runs_root(runs_dir)) for name in also]
+        more = [open_source(name, runs_root(runs_dir)) for name in also]
         controls = [open_source(name, runs_root(runs_dir)) for name in control]
-        return _sweep(session, sweep, others, controls, as_json=json)
+        return _sweep(session, sweep, more, controls, as_json=json)
     if not replay:
         leave_when_unread()
     run = _run_json if json else _run_text
-    return run(session, replay, interval, Allowed(allow_stop or opened.allow_stop, allow_pause, grace, webhook, pin))
+    allowed = Allowed(allow_stop or opened.allow_stop, allow_pause, grace, webhook, wandb_alert, pin)
+    return run(session, replay, interval, allowed)
 
 
 def lint(
@@ -134,6 +142,14 @@ def _variables(given: list[str]) -> dict[str, float]:
         if not separator or not name.strip().isidentifier():
             raise BadInput(f"cannot read {text!r}: expected NAME=NUMBER", where="--set")
     return found
+
+
+def _named(given: list[str]) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in given]
+    wrong = [text for text, (name, _, place) in zip(given, pairs, strict=True) if not (name and place)]
+    if wrong:
+        raise BadInput(f"cannot read {', '.join(map(repr, wrong))}: expected NAME=SOURCE", where="--baseline")
+    return [(name, place) for name, _, place in pairs]
 
 
 def _sweep(session: Session, text: str, others: list[Opened], controls: list[Opened], *, as_json: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from t1cli.errors import BadInput, CouldNotAsk, Diagnostic
 from t1cli.watch.engine import Alert, Engine
@@ -156,6 +156,17 @@ class Session:
         ]
         if missing and self.engine.history.frame >= 0:
             raise BadInput.many(tuple(missing))
+
+
+def history_of(opened: Opened) -> History:
+    """Every metric that a source has now, for rules that compare with it. Raises BadInput when it has none."""
+    session = Session(replace(opened, packs=("invariants",), rules=()))
+    while rows := opened.source.poll():
+        session._feed(rows)
+    session._end()
+    if session.engine.history.frame < 0:
+        raise BadInput(f"no metrics in {opened.name}", hint="a row needs a step and at least one number")
+    return session.engine.history
 
 
 def _near(metric: str, seen: set[str]) -> str:

@@ -18,6 +18,21 @@ _AXIS_OF = {
 }
 
 
+def quiet_settings() -> Any:
+    """Settings of a W&B run that says nothing of this machine, its environment or the command line."""
+    import wandb
+
+    return wandb.Settings(
+        x_disable_meta=True,
+        x_disable_stats=True,
+        disable_git=True,
+        disable_code=True,
+        disable_job_creation=True,
+        console="off",
+        silent=True,
+    )
+
+
 class WandbTracker:
     """Logs into the run directory's `wandb/`, and to the server in online mode. The key comes from the environment."""
 
@@ -33,16 +48,7 @@ class WandbTracker:
             mode=spec.mode,
             dir=str(run.path),
             config=dict(config),
-            # Metadata would hold the command line and the environment of this machine as they are.
-            settings=wandb.Settings(
-                x_disable_meta=True,
-                x_disable_stats=True,
-                disable_git=True,
-                disable_code=True,
-                disable_job_creation=True,
-                console="off",
-                silent=True,
-            ),
+            settings=quiet_settings(),
         )
         for pattern, axis in _AXIS_OF.items():
             self._run.define_metric(pattern, step_metric=axis)

@@ -9,7 +9,8 @@ from t1cli.watch.actions.journal import Journal
 from t1cli.watch.actions.pause import PauseAction
 from t1cli.watch.actions.pin import PinAction
 from t1cli.watch.actions.stop import StopAction
-from t1cli.watch.actions.webhook import Webhook
+from t1cli.watch.actions.wandb_alert import WandbAlerts
+from t1cli.watch.actions.webhook import webhook
 from t1cli.watch.engine import Alert
 from t1cli.watch.result import WatchResult
 from t1cli.watch.session import Session
@@ -24,6 +25,7 @@ class Allowed:
     grace_seconds: float | None = None
     """Countdown before a stop; None: two usual rollouts, at most five minutes."""
     webhook: str = ""
+    wandb_alert: bool = False
     pin_metric: str = ""
 
 
@@ -34,7 +36,7 @@ class Actions:
         run = session.opened.run
         self._session = session
         self._journal = Journal(run) if run is not None else None
-        self._stop = self._pause = self._pin = self._events = None
+        self._stop = self._pause = self._pin = self._events = self._wandb = None
         if run is not None and self._journal is not None:
             session.already_told |= self._journal.keys("told")
             rules = {state.rule.name: state.rule for state in session.engine.rules}
@@ -42,7 +44,9 @@ class Actions:
             self._stop = StopAction(run, self._journal, allowed=allowed.stop, grace_seconds=allowed.grace_seconds)
             self._pause = PauseAction(run, self._journal, rules, allowed=allowed.pause)
             self._pin = PinAction(run, allowed.pin_metric) if allowed.pin_metric else None
-        self._webhook = Webhook(allowed.webhook, session.opened.name, self._journal) if allowed.webhook else None
+            self._wandb = WandbAlerts(run, self._journal) if allowed.wandb_alert else None
+        hook = webhook(allowed.webhook, session.opened.name, self._journal) if allowed.webhook else None
+        self._deliveries = [one for one in (hook, self._wandb and self._wandb.delivery) if one]
 
     def alert(self, raised: Alert) -> list[str]:
         """An alert has been told: write it down, deliver it, and begin what it asks for."""
@@ -53,9 +57,9 @@ class Actions:
             events = EventWriter(self._events)
             events.write(EventKind.ALERT, rule=raised.rule, severity=raised.severity, message=raised.says)
             events.close()
-        if self._webhook is not None:
-            self._webhook.consider(raised)
-            said += [self._webhook.trouble] if self._webhook.trouble else []
+        for delivery in self._deliveries:
+            delivery.consider(raised)
+            said += [delivery.trouble] if delivery.trouble else []
         if self._pause is not None and self._pause.consider(raised):
             said.append(f"the next rollout is held; `t1 watch {self._session.opened.name} --ack` lets it go on")
         if self._stop is not None:
@@ -73,11 +77,14 @@ class Actions:
             said.append(self._stop.tick(self._session.result))
         if self._pin is not None:
             said.append(self._pin.tick(self._session.engine.history))
-        if self._webhook is not None and self._webhook.trouble:
-            self._webhook.deliver()
+        for delivery in self._deliveries:
+            if delivery.trouble:
+                delivery.deliver()
         return [sentence for sentence in said if sentence]
 
     def ended(self, result: WatchResult) -> list[str]:
         """The run is over."""
+        if self._wandb is not None:
+            self._wandb.close()
         wrote = self._stop is not None and self._stop.report(result)
         return ["stop report in watch/stop_report.json of the run"] if wrote else []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from t1cli.errors import Refused
+from t1cli.errors import BadInput, Refused
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.json_files import read_json, write_json, write_text
 from t1cli.launch.run_directory import RunDirectory
@@ -21,12 +21,14 @@ from t1cli.watch.actions.journal import Journal, watch_dir
 from t1cli.watch.actions.pause import PauseAction
 from t1cli.watch.actions.pin import PinAction
 from t1cli.watch.actions.stop import StopAction, acknowledge
-from t1cli.watch.actions.webhook import Webhook
+from t1cli.watch.actions.wandb_alert import WandbAlerts
+from t1cli.watch.actions.webhook import webhook
 from t1cli.watch.engine import Alert
 from t1cli.watch.history import History
 from t1cli.watch.result import WatchResult
 from t1cli.watch.rule import Rule
 from t1cli.watch.sources.source import Row
+from t1cli.watch.sources.wandb_log import read_records
 
 STOP = Alert("signal-dead", "stop", 61, 0.9, 0.85, "terminal/non_trainable_ratio", "no signal", "fix the pool", ("L1",))
 WARNING = Alert("throughput-halved", "warning", 40, 1.0, 2.0, "watch/trials_per_hour", "half", "", ())
@@ -133,7 +135,7 @@ def test_webhook_keeps_order_retries_and_never_repeats(run: RunDirectory) -> Non
             raise urllib.error.URLError(f"cannot reach {url}")
         sent.append(json.loads(body)["rule"])
 
-    hook = Webhook("http://secret.example/token", "r", Journal(run), send=send)
+    hook = webhook("http://secret.example/token", "r", Journal(run), send=send)
     hook.consider(WARNING)
     hook.consider(STOP)
     assert sent == []
@@ -142,7 +144,7 @@ def test_webhook_keeps_order_retries_and_never_repeats(run: RunDirectory) -> Non
     down[0] = False
     hook.deliver()
     assert sent == ["throughput-halved", "signal-dead"]
-    Webhook("http://x", "r", Journal(run), send=send).consider(STOP)
+    webhook("http://x", "r", Journal(run), send=send).consider(STOP)
     assert sent == ["throughput-halved", "signal-dead"]
     notice = Alert("n", "notice", 1, None, None, "m", "", "", ())
     hook.consider(notice)
@@ -164,7 +166,7 @@ def test_webhook_posts_json_over_http(run: RunDirectory) -> None:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    Webhook(f"http://127.0.0.1:{server.server_port}/hook", "r", Journal(run)).consider(STOP)
+    webhook(f"http://127.0.0.1:{server.server_port}/hook", "r", Journal(run)).consider(STOP)
     server.shutdown()
     server.server_close()
     assert got[0]["text"] == "r: stop signal-dead at step 61: no signal"
@@ -227,3 +229,22 @@ def test_evidence_holds_tails_and_causes_and_no_secret(run: RunDirectory, monkey
     assert logs is not None
     assert logs["trainer.log"]["first_cause"]["signature"] == "cuda_oom"
     assert "0123456789abcdef" not in "".join(path.read_text() for path in folder.iterdir())
+
+
+def test_alerts_go_through_the_real_wandb_once_over_restarts(run: RunDirectory) -> None:
+    write_text(run.spec_yaml, "tracking: {wandb: {project: p, mode: offline}}\n")
+    for _ in range(2):
+        alerts = WandbAlerts(run, Journal(run))
+        alerts.delivery.consider(STOP)
+        alerts.delivery.consider(WARNING)
+        assert alerts.delivery.trouble == ""
+        alerts.close()
+    (file,) = watch_dir(run).rglob("*.wandb")
+    told = b"".join(record.data for record in read_records(file))
+    assert told.count(b"r: signal-dead") == told.count(b"r: throughput-halved") == 1
+    assert b"ERROR" in told and b"WARN" in told
+
+
+def test_a_run_without_wandb_has_nowhere_to_alert(run: RunDirectory) -> None:
+    with pytest.raises(BadInput, match="nowhere to alert"):
+        WandbAlerts(run, Journal(run))
