@@ -6,7 +6,7 @@ T1     := $(BIN)/t1
 SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: verify-slime-live help install sandbox quickstart test lint types docs clean \
+.PHONY: verify-slime-live verify-preflight help install sandbox quickstart test lint types docs clean \
         verify-learning verify-replay verify-memory verify-watch verify-slime
 
 help: ## Show the targets.
@@ -68,6 +68,11 @@ verify-watch: install ## Prove the log classifier's speed against grep on 600 MB
 SLIME_VERSION ?= 0.3.0
 verify-slime: install ## Convert, bring back and plan every launch script of a slime checkout: SLIME=PATH.
 	$(BIN)/python tests/verify/slime_checkout.py "$(SLIME)" $(SLIME_VERSION)
+
+verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask a real Ray of two nodes (about 10 minutes).
+	$(BIN)/python tests/perf/measure_preflight.py
+	$(BIN)/python tests/perf/kill_preflight.py
+	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/preflight_live
 
 verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 10 minutes).
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/slime_live
