@@ -66,15 +66,20 @@ class Shell:
 
 
 def missing_line(shown: tuple[str, ...], output: str) -> str | None:
-    """The first line that a page shows and the command did not print, in order; `…` stands for anything."""
+    """The first line that a page shows and the command did not print, in order.
+
+    A line of `…` stands for any lines, and `…` within a line for any text.
+    """
     printed = [_plain(line) for line in output.splitlines()]
     at = 0
     for line in filter(None, map(_plain, shown)):
         if line == "…":
             continue
-        if line not in printed[at:]:
+        pattern = re.compile(".*".join(re.escape(part) for part in line.split("…")))
+        found = next((number for number, text in enumerate(printed[at:], at) if pattern.fullmatch(text)), None)
+        if found is None:
             return line
-        at = printed.index(line, at) + 1
+        at = found + 1
     return None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +24,12 @@ def holds(page: Page, target: str) -> bool:
     path = (page.path.parent / name).resolve() if name else page.path
     if not path.exists() or not path.is_relative_to(ROOT):
         return False
-    return not anchor or (path.suffix == ".md" and anchor in read_page(path).anchors())
+    return not anchor or (path.suffix == ".md" and anchor in anchors_in(path))
+
+
+@cache
+def anchors_in(path: Path) -> set[str]:
+    return read_page(path).anchors()
 
 
 @pytest.mark.parametrize(
