@@ -6,7 +6,6 @@ import importlib
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -59,10 +58,8 @@ def test_a_hanging_engine_is_given_up(silent_url: str, monkeypatch: pytest.Monke
     hooks.set_up_worker()
     engine = importlib.import_module(TARGET)
     assert isinstance(engine.requests, BoundedRequests)
-    started = time.monotonic()
-    with pytest.raises(requests.exceptions.ReadTimeout):
+    with pytest.raises(requests.exceptions.ReadTimeout, match=r"read timeout=0\.3"):
         engine.SGLangEngine(silent_url)._make_request("pause_generation")
-    assert time.monotonic() - started < 10
 
 
 def test_a_module_that_is_loaded_already_is_bounded_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -19,7 +18,7 @@ def test_work_is_finished_under_many_cancellations_and_the_caller_is_cancelled_a
             await asyncio.sleep(0.05)
             done.append(True)
 
-        task = asyncio.create_task(finish(work(), seconds=5))
+        task = asyncio.create_task(finish(work(), seconds=120))
         for _ in range(4):
             await asyncio.sleep(0.005)
             task.cancel()
@@ -36,7 +35,7 @@ def test_the_deadline_holds_even_for_work_that_ignores_cancellation(
 ) -> None:
     monkeypatch.setattr(shielded, "LAST_WORD_SECONDS", 0.05)
 
-    async def run() -> float:
+    async def run() -> bool:
         release = asyncio.Event()
 
         async def work() -> None:
@@ -47,13 +46,13 @@ def test_the_deadline_holds_even_for_work_that_ignores_cancellation(
                     if not stubborn:
                         raise
 
-        started = time.monotonic()
         with pytest.raises(TimeoutError):
             await finish(work(), seconds=0.05)
+        unfinished = not release.is_set()
         release.set()
-        return time.monotonic() - started
+        return unfinished
 
-    assert asyncio.run(run()) < 2
+    assert asyncio.run(run()), "the caller was let go before the work would have ended"
 
 
 def test_results_and_errors_come_through() -> None:
@@ -64,8 +63,8 @@ def test_results_and_errors_come_through() -> None:
         raise KeyError("x")
 
     async def run() -> None:
-        assert await finish(value(), seconds=1) == 3
+        assert await finish(value(), seconds=120) == 3
         with pytest.raises(KeyError):
-            await finish(error(), seconds=1)
+            await finish(error(), seconds=120)
 
     asyncio.run(run())

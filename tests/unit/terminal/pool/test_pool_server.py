@@ -27,9 +27,11 @@ from t1cli.terminal.sandbox.process_identity import ProcessIdentity
 from t1cli.terminal.tasks.load import load_task
 
 TASKS = Path(__file__).parents[4] / "experiments/quickstart/tasks"
+IMPATIENT = httpx.Timeout(60, read=0.3)
+"""Has its request delivered, and does not wait for the answer."""
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"
@@ -67,7 +69,7 @@ def test_an_older_client_goes_through_a_whole_trial_unchanged(pools: SimpleNames
             assert (await tool("shell_teleport")).startswith("[TOOL_ERROR] no tool named")
             assert "runs" in await tool("shell_exec", id="bg", command="read line; echo got $line", block=False)
             assert await tool("shell_write_to_process", id="bg", command="hello") == "written"
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while "got hello" not in await tool("shell_view", id="bg") and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
             assert await tool("shell_view", id="bg") == "got hello\n"
@@ -114,12 +116,12 @@ def test_defect_2_an_operation_in_flight_keeps_its_lease(pools: SimpleNamespace,
         lease, idle = await site.lease(), await site.lease()
         for one in (lease, idle):
             await site.post("/v1/create", lease_id=one)
-        answer = await site.post("/v1/exec", lease_id=lease, command="slow 1.0", timeout_seconds=10)
-        assert answer.json()["output"] == "ran slow 1.0\n"
+        answer = await site.post("/v1/exec", lease_id=lease, command="slow 3.0", timeout_seconds=120)
+        assert answer.json()["output"] == "ran slow 3.0\n"
         assert (await site.post("/heartbeat", lease_id=lease)).status_code == 200
         assert (await site.post("/heartbeat", lease_id=idle)).status_code == 404, "one that nobody uses is reaped"
 
-    run(pools, tmp_path, body, idle_seconds=0.4)
+    run(pools, tmp_path, body, idle_seconds=2.0)
 
 
 @pytest.mark.catalogue("S2")
@@ -167,14 +169,14 @@ def test_defect_5_a_client_without_ids_that_lost_an_answer_runs_its_command_once
     async def body(site: SimpleNamespace) -> None:
         lease = await site.lease()
         await site.post("/v1/create", lease_id=lease)
-        call = {"name": "shell_exec", "arguments": {"id": "s", "command": "slow 0.3"}}
+        call = {"name": "shell_exec", "arguments": {"id": "s", "command": "slow 1.0"}}
         with pytest.raises(httpx.ReadTimeout):
-            await site.http.post("/exec_tool", json={"lease_id": lease, "tool_call": call}, timeout=0.1)
+            await site.http.post("/exec_tool", json={"lease_id": lease, "tool_call": call}, timeout=IMPATIENT)
         again = await site.post("/exec_tool", lease_id=lease, tool_call=call)
-        assert again.json()["observation"] == "ran slow 0.3\n" and site.provider.commands == ["slow 0.3"]
+        assert again.json()["observation"] == "ran slow 1.0\n" and site.provider.commands == ["slow 1.0"]
         # Once its answer has arrived, the same words are a new command.
         await site.post("/exec_tool", lease_id=lease, tool_call=call)
-        assert site.provider.commands == ["slow 0.3"] * 2
+        assert site.provider.commands == ["slow 1.0"] * 2
 
     run(pools, tmp_path, body)
 
@@ -255,7 +257,7 @@ def test_defect_9_an_unknown_lease_is_404_on_every_route(pools: SimpleNamespace,
 _HOLDER = """
 import asyncio, json, sys, httpx
 async def main():
-    async with httpx.AsyncClient(base_url=sys.argv[1], timeout=30, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=sys.argv[1], timeout=120, trust_env=False) as http:
         for n in range(3):
             lease = (await http.post("/allocate", json={"task_key": "t", "request_id": str(n)})).json()["lease_id"]
             await http.post("/v1/create", json={"lease_id": lease})
@@ -287,11 +289,11 @@ def test_defect_10_a_killed_server_leaves_nothing_and_its_successor_knows_what_t
     lease = subprocess.run([sys.executable, "-c", _HOLDER, url], capture_output=True, text=True, check=True).stdout
     assert len(processes_of(tmp_path)) == 6
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(20)
+    process.wait(120)
     process, place = start_server(tmp_path, "--drain-seconds", "0")
     try:
         assert place["closed_leases"] == 3
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while processes_of(tmp_path) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not processes_of(tmp_path)
@@ -301,7 +303,7 @@ def test_defect_10_a_killed_server_leaves_nothing_and_its_successor_knows_what_t
         assert httpx.get(f"{url}/status", trust_env=False).json()["pool"]["free"] == 128
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 @pytest.mark.skipif(bool(bubblewrap_problem()), reason="no bubblewrap")
@@ -330,7 +332,7 @@ def test_a_client_that_leaves_the_line_gets_no_lease(pools: SimpleNamespace, tmp
     async def body(site: SimpleNamespace) -> None:
         held = await site.lease()
         with pytest.raises(httpx.ReadTimeout):
-            await site.http.post("/allocate", json={"task_key": "t", "request_id": "gone"}, timeout=0.1)
+            await site.http.post("/allocate", json={"task_key": "t", "request_id": "gone"}, timeout=IMPATIENT)
         await until(lambda: len(site.pool.keeper.line) == 0)
         await site.post("/close", lease_id=held, wait=True)
         assert site.pool.keeper.usage.total == 0
@@ -347,7 +349,7 @@ def test_a_lease_whose_answer_reached_nobody_is_found_again_or_ends_soon(
         await until(lambda: site.pool.keeper.usage.total == 0)
         assert await site.lease(request_id="r") != granted
 
-    run(pools, tmp_path, body, undelivered_seconds=0.3)
+    run(pools, tmp_path, body, undelivered_seconds=2.0)
 
 
 def test_tokens_are_asked_for_and_keep_clients_apart(pools: SimpleNamespace, tmp_path: Path) -> None:
@@ -384,7 +386,7 @@ def test_draining_refuses_new_leases_and_lets_live_ones_finish(pools: SimpleName
         ran = await site.post("/v1/exec", lease_id=lease, command="slow 0.2", timeout_seconds=9)
         assert ran.status_code == 200 and not draining.done()
         await site.post("/close", lease_id=lease)
-        await asyncio.wait_for(draining, 10)
+        await asyncio.wait_for(draining, 120)
 
     run(pools, tmp_path, body, max_tasks=1, max_runs_per_task=1, drain_seconds=30.0)
 

@@ -103,7 +103,7 @@ def test_a_pool_that_never_comes_back_ends_in_a_short_rollout_or_an_abort(
         broken = doubles.MemoryProvider(fail_creations=lambda name: "-g24-" in name or "-g25-" in name)
         return doubles.make_world(doubles.ScriptedEngine(lambda _: ["echo a"]), tmp_path, provider=broken)
 
-    result = asyncio.run(run_rollout(world(), plan_of(doubles, 6, 6, refill_seconds=0.1, allow_short=True)))
+    result = asyncio.run(run_rollout(world(), plan_of(doubles, 6, 6, refill_seconds=1.0, allow_short=True)))
     assert result.short and len(result.rows) == 4
     assert result.metrics["terminal/failed_by_boundary/provider"] >= 4
     with pytest.raises(RolloutAborted, match="provider/sandbox_create"):

@@ -75,14 +75,14 @@ def server(doubles: SimpleNamespace) -> Iterator[tuple[CountingServer, str]]:
         thread.start()
         yield app, f"http://127.0.0.1:{sock.getsockname()[1]}"
         http.should_exit = True
-        thread.join(10)
+        thread.join(120)
 
 
 def test_every_token_the_server_sampled_is_in_one_account_and_no_request_outlives_the_rollout(
     doubles: SimpleNamespace, tmp_path: Path, server: tuple[CountingServer, str]
 ) -> None:
     app, url = server
-    times = ClientTimes(generate_seconds=10, control_seconds=5, abandon_seconds=2, first_backoff_seconds=0.01)
+    times = ClientTimes(generate_seconds=120, control_seconds=60, abandon_seconds=60, first_backoff_seconds=0.01)
     world = doubles.make_world(doubles.ScriptedEngine(lambda _: []), tmp_path)
     world = doubles.replace(world, connect=lambda: EngineClient(url, routing=doubles.SHAPE, times=times))
     # The last character of a task's name decides whether its replies are slow.

@@ -30,7 +30,7 @@ async def main():
     provider = LocalProvider(LocalSandbox(backend=sys.argv[1]), Path(sys.argv[2]))
     live = [await provider.create(f"left-{number}", owner="dead-run") for number in range(2)]
     for sandbox in live:
-        await sandbox.exec(f"setsid sleep {sys.argv[3]}1 & touch mark", timeout_seconds=20)
+        await sandbox.exec(f"setsid sleep {sys.argv[3]}1 & touch mark", timeout_seconds=120)
     print("ready", flush=True)
     await asyncio.gather(*(sandbox.exec(f"sleep {sys.argv[3]}2", timeout_seconds=600) for sandbox in live))
 
@@ -38,7 +38,7 @@ asyncio.run(main())
 """
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -98,7 +98,7 @@ asyncio.run(provider.create("half", owner="dead-run"))
 
 @pytest.mark.skipif(bool(bubblewrap_problem()), reason="bubblewrap does not work here")
 def test_an_owner_killed_before_it_could_record_the_processes_leaves_none_either(tmp_path: Path) -> None:
-    dead = subprocess.run([sys.executable, "-c", DIES_CREATING, str(tmp_path)], timeout=60)
+    dead = subprocess.run([sys.executable, "-c", DIES_CREATING, str(tmp_path)], timeout=120)
     assert dead.returncode == -signal.SIGKILL
     lease = next(lease for lease in LeaseBook(tmp_path).leases() if lease.name == "half")
     assert lease.marker and not lease.processes
@@ -116,7 +116,7 @@ def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
         assert innocent.poll() is None
         found = identify(innocent.pid)
         assert found is not None and kill(found)
-        assert innocent.wait(10) == -signal.SIGKILL
+        assert innocent.wait(120) == -signal.SIGKILL
         assert not found.alive and identify(innocent.pid) is None
     finally:
         innocent.kill()

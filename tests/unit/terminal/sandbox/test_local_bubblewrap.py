@@ -48,13 +48,13 @@ def in_sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> Runner:
     return run
 
 
-async def output(sandbox: BubblewrapSandbox, command: str, timeout_seconds: float = 20.0) -> str:
+async def output(sandbox: BubblewrapSandbox, command: str, timeout_seconds: float = 120.0) -> str:
     return (await sandbox.exec(command, timeout_seconds=timeout_seconds)).output
 
 
 def test_files_and_background_jobs_persist_until_they_are_ended(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
-        first = await sandbox.exec("echo one > file; (sleep 300; true) & cd /tmp; false", timeout_seconds=10)
+        first = await sandbox.exec("echo one > file; (sleep 300; true) & cd /tmp; false", timeout_seconds=120)
         assert (first.exit_code, first.timed_out) == (1, False)
         assert await output(sandbox, "pwd; cat file") == "/work\none\n"
         assert "sleep 300" in await output(sandbox, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
@@ -77,7 +77,7 @@ def test_the_root_is_private_and_nothing_of_the_host_can_be_changed(in_sandbox: 
             "echo x > /proc/sys/kernel/hostname",
             "mount -o remount,rw /usr",
         ):
-            assert (await sandbox.exec(command, timeout_seconds=10)).exit_code != 0, command
+            assert (await sandbox.exec(command, timeout_seconds=120)).exit_code != 0, command
         assert "secret" not in await output(sandbox, "env; cat /proc/1/environ 2>&1")
         assert (await output(sandbox, "grep CapEff /proc/self/status")).split()[1].strip("0") == ""
         assert (await output(sandbox, "cat /proc/net/dev | tail -n +3 | wc -l")).strip() == "1"
@@ -92,8 +92,8 @@ def test_the_root_is_private_and_nothing_of_the_host_can_be_changed(in_sandbox: 
 
 def test_a_time_limit_kills_the_command_and_its_children_but_no_earlier_job(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
-        await sandbox.exec("sleep 301 &", timeout_seconds=10)
-        result = await sandbox.exec("echo begun; sleep 302 & sleep 303", timeout_seconds=0.7)
+        await sandbox.exec("sleep 301 &", timeout_seconds=120)
+        result = await sandbox.exec("echo begun; sleep 302 & sleep 303", timeout_seconds=3)
         assert (result.output, result.exit_code, result.timed_out) == ("begun\n", 124, True)
         left = await output(sandbox, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
         assert "sleep 301" in left
@@ -127,8 +127,8 @@ def test_large_output_is_bounded_and_says_so(in_sandbox: Runner) -> None:
 
 def test_a_background_writer_neither_blocks_nor_dies_between_commands(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
-        await sandbox.exec("(for i in 1 2 3; do echo noise; sleep 0.1; done; touch finished) &", timeout_seconds=10)
-        deadline = time.monotonic() + 20
+        await sandbox.exec("(for i in 1 2 3; do echo noise; sleep 0.1; done; touch finished) &", timeout_seconds=120)
+        deadline = time.monotonic() + 120
         while await sandbox.read_file("/work/finished", max_bytes=10) is None:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
@@ -141,7 +141,7 @@ def test_disk_and_memory_are_limited(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
         for place in ("/work/big", "/tmp/big", "/dev/shm/big"):
             result = await sandbox.exec(
-                f"head -c 20000000 /dev/zero > {place}; stat -c %s {place}; rm {place}", timeout_seconds=20
+                f"head -c 20000000 /dev/zero > {place}; stat -c %s {place}; rm {place}", timeout_seconds=120
             )
             assert int(result.output.split()[-1]) <= LIMITS.disk_mib * 1024 * 1024, place
         assert "cannot allocate" in await output(sandbox, "x=$(head -c 200000000 /dev/zero | tr '\\0' x)")
@@ -151,8 +151,8 @@ def test_disk_and_memory_are_limited(in_sandbox: Runner) -> None:
 
 def test_an_agent_cannot_end_its_own_sandbox(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
-        await sandbox.exec("kill -9 1; kill -9 -1", timeout_seconds=10)
-        await sandbox.exec("for i in $(seq 300); do (true &) ; done", timeout_seconds=20)
+        await sandbox.exec("kill -9 1; kill -9 -1", timeout_seconds=120)
+        await sandbox.exec("for i in $(seq 300); do (true &) ; done", timeout_seconds=120)
         assert await output(sandbox, "echo alive") == "alive\n"
 
     in_sandbox(body)
@@ -165,7 +165,7 @@ def test_links_and_pipes_lead_nowhere(in_sandbox: Runner, tmp_path: Path) -> Non
 
     async def body(sandbox: BubblewrapSandbox) -> None:
         await sandbox.exec(
-            "ln -s /etc/passwd link; ln -s / root; mkfifo pipe; mkdir real; echo x > real/x", timeout_seconds=10
+            "ln -s /etc/passwd link; ln -s / root; mkfifo pipe; mkdir real; echo x > real/x", timeout_seconds=120
         )
         assert await sandbox.read_file("/work/link", max_bytes=10_000) is None
         assert await sandbox.read_file("/work/root/etc/passwd", max_bytes=10_000) is None
@@ -193,7 +193,7 @@ def test_what_was_placed_read_only_stays_as_it_is(in_sandbox: Runner, tmp_path: 
         assert await output(sandbox, "sh /tests/sub/run.sh; stat -c %a /tests/sub/run.sh") == "ran\n555\n"
         if os.getuid() == 0 and "agent" in await output(sandbox, "id -un"):
             forced = "chmod -R u+w /tests; echo bad > /tests/sub/run.sh; rm -rf /tests/sub; mv /tests /gone"
-            await sandbox.exec(forced, timeout_seconds=10)
+            await sandbox.exec(forced, timeout_seconds=120)
             assert await sandbox.read_file("/tests/sub/run.sh", max_bytes=100) == b"echo ran"
 
     in_sandbox(body)
@@ -204,14 +204,14 @@ def test_a_fork_bomb_is_bounded_and_can_be_ended(tmp_path: Path) -> None:
 
     async def whole() -> None:
         sandbox = await provider.create("bomb", owner="test")
-        if (await sandbox.exec("id -u", timeout_seconds=10)).output != "0\n":
+        if (await sandbox.exec("id -u", timeout_seconds=120)).output != "0\n":
             many = "i=0; while [ $i -lt 200 ]; do setsid sleep 330 & i=$((i+1)); done"
-            await sandbox.exec(f"sh -c '{many}'", timeout_seconds=20)
+            await sandbox.exec(f"sh -c '{many}'", timeout_seconds=120)
             assert LIMITS.max_processes / 2 < await sandbox.end_processes() <= LIMITS.max_processes
             await sandbox.exec("sh -c 'bomb() { bomb | bomb & }; bomb'", timeout_seconds=5)
             while await sandbox.end_processes():
                 await asyncio.sleep(0.05)
-        assert (await sandbox.exec("echo alive", timeout_seconds=20)).output == "alive\n"
+        assert (await sandbox.exec("echo alive", timeout_seconds=120)).output == "alive\n"
         await provider.close()
 
     asyncio.run(whole())
@@ -276,7 +276,7 @@ def test_one_provider_serves_several_event_loops_and_never_exceeds_its_capacity(
     async def one(name: str) -> None:
         sandbox = await provider.create(name, owner="test")
         try:
-            outputs.append((await sandbox.exec(f"echo {name}", timeout_seconds=20)).output)
+            outputs.append((await sandbox.exec(f"echo {name}", timeout_seconds=120)).output)
         finally:
             await sandbox.close()
 
@@ -287,7 +287,7 @@ def test_one_provider_serves_several_event_loops_and_never_exceeds_its_capacity(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert sorted(outputs) == sorted(f"{prefix}-{number}\n" for prefix in "ab" for number in range(5))
     asyncio.run(several("c"))
     assert len(outputs) == 15

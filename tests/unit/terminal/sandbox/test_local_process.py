@@ -41,13 +41,13 @@ def test_files_jobs_and_closing(tmp_path: Path) -> None:
     async def whole() -> None:
         sandbox = await provider.create("plain", owner="test")
         await sandbox.put_directory(source, "/work", read_only=False)
-        first = await sandbox.exec("cat file.txt; setsid sleep 311 & sleep 312 & exit 3", timeout_seconds=10)
+        first = await sandbox.exec("cat file.txt; setsid sleep 311 & sleep 312 & exit 3", timeout_seconds=120)
         assert (first.output, first.exit_code) == ("ours\n", 3)
         assert (await sandbox.exec("sleep 313", timeout_seconds=0.2)).exit_code == 124
         assert await sandbox.read_file("/work/file.txt", max_bytes=10) == b"ours\n"
-        assert (await sandbox.exec('cat "$T1_ROOT/work/file.txt"', timeout_seconds=10)).output == "ours\n"
+        assert (await sandbox.exec('cat "$T1_ROOT/work/file.txt"', timeout_seconds=120)).output == "ours\n"
         assert await sandbox.end_processes() == 2
-        await sandbox.exec("mkdir -p locked/inner && chmod 000 locked; sleep 314 &", timeout_seconds=10)
+        await sandbox.exec("mkdir -p locked/inner && chmod 000 locked; sleep 314 &", timeout_seconds=120)
         await sandbox.close()
         await sandbox.close()
         with pytest.raises(SandboxError, match="gone"):
