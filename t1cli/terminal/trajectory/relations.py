@@ -94,7 +94,7 @@ def retokenized(history: History, prompt: Ids, text: TextSpace) -> Match | None:
     """The prompt's text begins with exactly the history's, and an id ends where the history does."""
     common = common_prefix(history.ids, prompt)
     told = "".join(history.pieces(text, common))
-    count = boundary_after(_pieces(text, prompt, common), told)
+    count = boundary_after(_pieces(text, prompt, common), len(told))
     if count is None or _said(text, prompt, common, common + count) != told:
         return None
     changed = _changed(history.ids[common:], prompt[common : common + count])

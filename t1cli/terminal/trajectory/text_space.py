@@ -72,11 +72,7 @@ def normal_form(text: str) -> str:
     return "".join(unicodedata.normalize("NFC", text).split())
 
 
-def boundary_after(pieces: Sequence[str], text: str) -> int | None:
-    """How many of `pieces` say exactly `text`; None when they begin otherwise or no id ends where it does."""
-    if not text:
-        return 0
-    for count, end in enumerate(accumulate(map(len, pieces)), 1):
-        if end >= len(text):
-            return count if end == len(text) and "".join(pieces[:count]) == text else None
-    return None
+def boundary_after(pieces: Sequence[str], length: int) -> int | None:
+    """How many of `pieces` have `length` characters together; None when no piece ends there."""
+    ends = accumulate(map(len, pieces), initial=0)
+    return next((count for count, end in enumerate(ends) if end == length), None)
