@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from t1cli.cluster.jobs import Jobs
     from t1cli.cluster.node_probes import ClusterSaid
 
+_EXPECTED = "cluster.probes"
 NO_ANSWER = "the cluster did not answer; cluster.ray says why"
 
 
-def fleet_for(context: Context, probes: Callable[[], Sequence[Probe]]) -> Fleet:
-    """This machine for an embedded campaign, the named cluster for one on slime, else nobody.
-
-    `probes` lists what will be asked: a cluster is asked once for all of it.
-    """
+def fleet_for(context: Context) -> Fleet:
+    """This machine for an embedded campaign, the named cluster for one on slime, else nobody."""
     if context.runs_here:
         return ThisMachine()
     if address_of(context) is None:
         return NoFleet(NOT_A_NODE)
-    return Later(lambda: _gathered(context, probes))
+    return Later(lambda: _gathered(context))
+
+
+def expect(context: Context, probes: Callable[[], Sequence[Probe]]) -> None:
+    """What will be asked of every node: a cluster is asked once, for all of it, by whichever check comes first."""
+    if context.fleet.is_cluster:
+        context.memo.once(_EXPECTED, lambda: tuple(probes()))
 
 
 def address_of(context: Context) -> ClusterAddress | None:
@@ -46,14 +50,16 @@ def jobs_of(context: Context) -> Jobs:
     return context.memo.once("cluster.jobs", lambda: Jobs.open(address, call_seconds=10.0))
 
 
-def cluster_said(context: Context, probes: Callable[[], Sequence[Probe]] = tuple) -> ClusterSaid:
+def cluster_said(context: Context) -> ClusterSaid:
     """Everything that one job on the cluster found out, asked once. Raises NoNodes."""
-    return context.memo.once("cluster.said", lambda: _ask(context, probes()))
+    return context.memo.once("cluster.said", lambda: _ask(context, context.memo.once(_EXPECTED, tuple)))
 
 
 def _ask(context: Context, probes: Sequence[Probe]) -> ClusterSaid:
     from t1cli.cluster.node_probes import ask_nodes
 
+    if context.runs_here or address_of(context) is None:
+        raise NoNodes(NOT_A_NODE)
     requests = {probe.key: {"target": probe.target, "arguments": dict(probe.arguments)} for probe in probes}
     try:
         return ask_nodes(jobs_of(context), requests)
@@ -61,8 +67,6 @@ def _ask(context: Context, probes: Sequence[Probe]) -> ClusterSaid:
         raise NoNodes(NO_ANSWER) from problem
 
 
-def _gathered(context: Context, probes: Callable[[], Sequence[Probe]]) -> Mapping[str, Mapping[str, Answer]]:
-    return {
-        node.name: {key: Answer(**said) for key, said in node.answers.items()}
-        for node in cluster_said(context, probes).nodes
-    }
+def _gathered(context: Context) -> Mapping[str, Mapping[str, Answer]]:
+    said = cluster_said(context)
+    return {node.name: {key: Answer(**answer) for key, answer in node.answers.items()} for node in said.nodes}

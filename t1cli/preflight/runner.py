@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +14,7 @@ from t1cli.errors import BadInput, Diagnostic
 from t1cli.plan.plan import Plan
 from t1cli.preflight.check import Check, Context, Saw, skipped
 from t1cli.preflight.checks import ALL_CHECKS
-from t1cli.preflight.cluster_fleet import fleet_for
+from t1cli.preflight.cluster_fleet import expect, fleet_for
 from t1cli.preflight.every_node import AcrossNodes, EveryNode
 from t1cli.preflight.fleet import Probe
 from t1cli.preflight.keep import KeptAnswers
@@ -42,7 +42,8 @@ def run_preflight(
     """
     chosen = _chosen(only, skip)
     context = Context(loaded=loaded, plan=plan, runs_dir=runs_dir)
-    context = replace(context, fleet=fleet_for(context, lambda: _probes(chosen, context)))
+    context = replace(context, fleet=fleet_for(context))
+    expect(context, lambda: _probes(chosen, context))
     kept = None if fresh else KeptAnswers(runs_dir)
     return run_checks(chosen, context, recall=kept, keep=KeptAnswers(runs_dir), progress=progress)
 
@@ -105,7 +106,7 @@ class _Running:
         )
         try:
             self.result.set_result(result)
-        except Exception:  # InvalidStateError: it was given up at its limit, or came just before
+        except InvalidStateError:  # it was given up at its limit, or came just before
             return self.result.result()
         return result
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
+from typing import Any
 
 from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.every_node import EveryNode
+from t1cli.preflight.fleet import Probe
 from t1cli.preflight.guarded import ProbeBroke, ask_guarded
-from t1cli.preflight.probes.memory import memory as memory_now
-from t1cli.preflight.probes.places import places
 from t1cli.spec.sandbox import PoolSandbox
 
 GIB = 1024**3
+LOCAL_SANDBOX_GIB = 0.0625
 SLOW_RAMP_SHARE = 0.2
 """A ramp above this share of a rollout leaves engines waiting."""
 LEASE_WAIT_SECONDS = 20.0
@@ -78,23 +79,27 @@ def lifetime(context: Context) -> Saw:
     return judge(found, wanted, f"--set sandbox.{key}={longest + MARGIN_SECONDS:.0f}")
 
 
-def host_room(context: Context) -> Saw:
-    """Memory and temporary disk of the sandboxes that share this machine with everything else."""
+def host_room(context: Context, room: Any) -> Saw:
+    """Memory and temporary disk of sandboxes that share a node with everything else."""
     sandbox, leases = context.spec.sandbox, context.plan.pool.granted or context.trials_at_once
-    if sandbox.kind == "local" and context.runs_here:
-        # Memory is bounded per process and rarely touched: what a sandbox needs at least, not what it may take.
-        ram, disk = leases * min(0.0625, sandbox.limits.memory_mib / 1024), 0.0
-    elif isinstance(sandbox, PoolSandbox) and sandbox.on_training_host:
+    if isinstance(sandbox, PoolSandbox):
         ram, disk = leases * sandbox.memory_per_sandbox_gib, leases * sandbox.disk_per_sandbox_gib
     else:
-        return skipped("sandboxes run on other hosts; each needs what `t1 plan` says per pool host")
-    free_ram = memory_now()["available"] / GIB
-    free_disk = places({"scratch": tempfile.gettempdir()})["scratch"]["free"] / GIB
+        # What a shell and pytest take at least; what a sandbox may take is bounded per process and rarely used.
+        ram, disk = leases * LOCAL_SANDBOX_GIB, 0.0
+    free_ram, free_disk = room["available"] / GIB, room["scratch"] / GIB
     found = f"{free_ram:.1f} GiB of memory and {free_disk:.1f} GiB of temporary disk free"
     wanted = f"{ram:.1f} and {disk:.1f} GiB for {leases} sandboxes"
     if free_ram >= ram and free_disk >= disk:
         return passed(found, wanted)
     return failed(found, wanted, "put pool servers on hosts of their own, or lower sandbox.capacity")
+
+
+def _room(context: Context) -> Probe | Saw:
+    sandbox = context.spec.sandbox
+    if sandbox.kind == "local" or (sandbox.kind == "pool" and sandbox.on_training_host):
+        return Probe("t1cli.preflight.probes.room:room")
+    return skipped("sandboxes run on other hosts; each needs what `t1 plan` says per pool host")
 
 
 def probe(context: Context) -> Saw:
@@ -155,7 +160,7 @@ CHECKS = (
     Check("sandboxes.runs_per_task", ("S1",), runs_per_task),
     Check("sandboxes.creation_rate", ("S6",), creation_rate),
     Check("sandboxes.lifetime", ("S3",), lifetime),
-    Check("sandboxes.host_room", ("S5",), host_room),
+    Check("sandboxes.host_room", ("S5",), EveryNode(_room, host_room)),
     Check("sandboxes.probe", ("S3",), probe, limit_seconds=90.0, needs=("software.bubblewrap",)),
     Check("sandboxes.leftovers", ("S3",), leftovers),
 )

@@ -21,7 +21,7 @@ _TOLD = 3
 def stale_reports(context: Context) -> Saw:
     """Reports of another run that lie in the pool, where a reused trial directory would take them for its reward."""
     tasks = tasks_of(context)
-    planted = [str(path) for task in tasks for name in REPORTS for path in task.path.rglob(name)]
+    planted = [str(path) for task in tasks for path in task.path.rglob("*") if path.name in REPORTS]
     wanted = "no report before the run that writes it"
     if not planted:
         return passed(f"none in {len(tasks)} tasks; every session gets fresh trial directories", wanted)

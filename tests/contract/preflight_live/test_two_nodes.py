@@ -64,6 +64,8 @@ class TwoNodes:
             "RAY_health_check_period_ms": "20000",
             "RAY_health_check_timeout_ms": "60000",
             "RAY_agent_register_timeout_ms": "240000",
+            "RAY_gcs_server_request_timeout_seconds": "240",
+            "RAY_gcs_rpc_server_connect_timeout_s": "60",
         }
 
     def start(self) -> None:

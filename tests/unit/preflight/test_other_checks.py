@@ -108,6 +108,8 @@ def test_a_cluster_that_is_away_fails_once_and_the_rest_waits(context_of: MakeCo
         saw = ask("cluster.ray", context_of(T1, f"engine.ray_address={address}"))
     assert saw.status == "fail" and address in saw.found
     assert ask("cluster.ray", context_of(T1)).status == "skipped"
+    for name in ("host.clocks", "network.reachable", "cluster.trial_nodes"):
+        assert ask(name, context_of(T1)).status == "skipped", "no cluster is named"
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.unit.preflight.conftest import Ask, MakeContext, nodes, one
 from tests.unit.preflight.pool_double import pool_double, status
 
 GRPO, STARVED = "qwen3-8b-grpo", "qwen3-8b-grpo-starved"
+ROOM = "t1cli.preflight.probes.room:room"
 CONTAINERS = "t1cli.preflight.probes.containers:containers"
 
 
@@ -135,18 +135,14 @@ def test_a_pool_on_the_training_host(context_of: MakeContext, ask: Ask) -> None:
 
 
 @pytest.mark.catalogue("S5")
-def test_128_heavy_tasks_do_not_fit_beside_the_trainers(
-    context_of: MakeContext, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_128_heavy_tasks_do_not_fit_beside_the_trainers(context_of: MakeContext, ask: Ask) -> None:
     """32 GiB of memory and 205 GiB of temporary disk, as the postmortem counts them."""
-    free: dict[str, Any] = {"available": 16 * 2**30}
-    monkeypatch.setattr(sandbox_checks, "memory_now", lambda: free)
-    monkeypatch.setattr(sandbox_checks, "places", lambda _: {"scratch": {"free": 500 * 2**30}})
     sets = ("sandbox.max_tasks=16", "sandbox.max_runs_per_task=8")
-    saw = ask("sandboxes.host_room", context_of(STARVED, *sets))
+    short, roomy = ({"available": gib * 2**30, "scratch": 500 * 2**30} for gib in (16, 64))
+    saw = ask("sandboxes.host_room", context_of(STARVED, *sets, fleet=nodes(ROOM, short, roomy)))
     assert saw.status == "fail" and saw.wanted == "32.0 and 204.8 GiB for 128 sandboxes"
-    free["available"] = 64 * 2**30
-    assert ask("sandboxes.host_room", context_of(STARVED, *sets)).status == "pass"
+    assert saw.found.startswith("node-0: 16.0 GiB of memory and 500.0 GiB of temporary disk free")
+    assert ask("sandboxes.host_room", context_of(STARVED, *sets, fleet=one(ROOM, roomy))).status == "pass"
     assert ask("sandboxes.host_room", context_of(GRPO)).status == "skipped"
 
 
