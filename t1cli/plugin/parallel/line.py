@@ -1,4 +1,4 @@
-"""The ranks of a context-parallel group as a line along which states travel, and gradients back.
+"""The ranks of a context-parallel group as a line along which states travel, and gradients back (catalogue M6).
 
 Each function below is one autograd node, so that what a node sends forwards comes back through it as a gradient. Every
 rank of a line must run the same layers in the same order, and each node's output must take part in the loss: a rank

@@ -8,6 +8,8 @@ sequence parallelism tensor-parallel rank t holds its t-th contiguous part. Any 
 and other positions. No tensors here: a span is two integers, so a plan, a kernel and a test can all use it.
 
 Positions count through the micro-batch: sequence i begins at the sum of the lengths before it.
+
+(catalogue F3)
 """
 
 from __future__ import annotations

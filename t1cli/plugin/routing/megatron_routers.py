@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MegatronReplay:
-    """The routers of this rank's model chunks, and replay through them."""
+    """The routers of this rank's model chunks, and replay through them (catalogue F2)."""
 
     def __init__(self, chunks: Sequence[Any]) -> None:
         """Raises T1Error when a router would not replay, or when replaying would not be what the sampler did."""

@@ -23,6 +23,8 @@ def local_rows(
 
     The last token of a sequence has no row, as nothing was sampled after it: it and all padding get spread-out experts,
     since no loss and no later token depends on them. Raises WrongRouting for rows that cannot belong to the tokens.
+
+    (catalogue F3)
     """
     import torch
 

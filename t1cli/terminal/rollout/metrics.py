@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
+from t1cli.terminal.rollout.signal import signal_shares
 from t1cli.terminal.trajectory.audit import TokenLedger
 from t1cli.terminal.trajectory.row import RELATIONS, TrainingRow
 
@@ -53,6 +54,7 @@ def rollout_metrics(population: RolloutPopulation) -> dict[str, float]:
         **_failures(population.lost),
         **_selection(population),
         **_groups(population.accepted),
+        **signal_shares(population.accepted),
         **_times(population),
     }
 

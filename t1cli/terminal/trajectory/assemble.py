@@ -46,7 +46,7 @@ class RowLabel:
 def assemble(
     turns: Sequence[Turn], *, label: RowLabel, routing: RoutingUse, text: TextSpace | None = None
 ) -> tuple[TrainingRow, ...]:
-    """The rows of one trial at once. Raises MissingRouting and WrongRouting."""
+    """The rows of one trial at once. Raises MissingRouting and WrongRouting (catalogue F1)."""
     assembler = Assembler(trial_id=label.trial_id, routing=routing, text=text)
     for turn in turns:
         assembler.add(turn)

@@ -17,7 +17,7 @@ ACCOUNTS: tuple[Account, ...] = get_args(Account)
 
 
 def drifted_in_loss(tokens: Ids, loss_mask: npt.NDArray[np.uint8], sampled: Sequence[tuple[int, Ids]]) -> int:
-    """Positions that carry loss but do not hold the id that was sampled exactly there.
+    """Positions that carry loss but do not hold the id that was sampled exactly there (catalogue F1).
 
     `sampled`: where in the row each turn's ids begin, and the ids as the engine sent them.
     """

@@ -173,7 +173,7 @@ def _new_ids(match: Match, prompt: Ids, sampled: int) -> int:
 
 
 def no_gradient_at(position: int, last_trained: int) -> bool:
-    """Whether the routing of a position is out of every gradient: no token after it carries loss."""
+    """Whether the routing of a position is out of every gradient: no token after it carries loss (catalogue F5)."""
     return position >= last_trained
 
 

@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from t1cli.errors import T1Error
+
 REDUCER_BUG = 1.0
 """A mean |gap| above this is a wrong reduction, not a divergence: sampled tokens would be e times as likely or less."""
 
 
 @dataclass(frozen=True)
 class LogProbSums:
-    """Sums over trained tokens of trainer log-prob minus sampler log-prob."""
+    """Sums over trained tokens of trainer log-prob minus sampler log-prob (catalogue F6 at train)."""
 
     tokens: int = 0
     absolute: float = 0.0
@@ -51,6 +53,21 @@ def log_prob_sums(trainer: Any, sampler: Any, trained: Any) -> LogProbSums:
     difference = np.asarray(trainer, np.float64)[inside] - np.asarray(sampler, np.float64)[inside]
     k3 = np.expm1(difference) - difference
     return LogProbSums(int(difference.size), float(np.abs(difference).sum()), float(k3.sum()))
+
+
+def refuse_first_gap(sums: LogProbSums, limit: float | None) -> None:
+    """The gate before a session's first actor step, when trainer and sampler hold the same weights (catalogue F2).
+
+    Raises T1Error when their log-probs are further apart than `limit` on average; None asks for nothing.
+    """
+    if limit is None or not sums.tokens or sums.gap <= limit:
+        return
+    raise T1Error(
+        f"before the first step the trainer's log-probs are {sums.gap:.4g} from the sampler's on average, over "
+        f"{sums.tokens} tokens; {limit:g} is allowed, though both hold the same weights (mismatch KL {sums.kl:.3g})",
+        where="rollout.first_gap_limit",
+        hint="look for another temperature, chat template, checkpoint or routing on one side; the limit is a spec key",
+    )
 
 
 @dataclass(frozen=True)

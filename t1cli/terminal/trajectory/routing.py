@@ -49,15 +49,18 @@ class RoutingShape:
 
 
 class MissingRouting(T1Error):
-    """The engine sent no routing though it is replayed. Dropping the trial would condition the batch on its capture."""
+    """The engine sent no routing though it is replayed. Dropping the trial would condition the batch on its capture.
+
+    (catalogue F4)
+    """
 
 
 class WrongRouting(T1Error):
-    """Routing rows that cannot belong to the tokens they came with."""
+    """Routing rows that cannot belong to the tokens they came with (catalogue F3)."""
 
 
 class RoutingCapture:
-    """The routing of one reply, still encoded: SGLang's base64 little-endian int32 `routed_experts`."""
+    """The routing of one reply, still encoded: SGLang's base64 little-endian int32 `routed_experts` (catalogue F2)."""
 
     def __init__(self, payload: str, *, rows: int, shape: RoutingShape) -> None:
         """Raises WrongRouting when the payload's length is not that of `rows` rows; nothing is decoded yet."""

@@ -81,6 +81,7 @@ def test_zigzag_and_contiguous_shards_hold_the_same(start: int, length: int, siz
     assert [position for position in plain if position != PADDING] == list(range(start, start + length))
 
 
+@pytest.mark.catalogue("F3")
 @settings(deadline=None)
 @given(sequence_lengths, layouts, st.integers(1, 3))
 def test_tokens_and_rows_take_the_same_order(lengths: list[int], layout: Layout, experts: int) -> None:

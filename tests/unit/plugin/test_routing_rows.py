@@ -21,6 +21,7 @@ def rows_of(length: int, seed: int) -> torch.Tensor:
     return scores.topk(SHAPE.top_k, dim=-1).indices.to(torch.uint8)
 
 
+@pytest.mark.catalogue("F3")
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.integers(1, 30), min_size=1, max_size=4),
@@ -49,6 +50,7 @@ def test_padding_is_spread_over_the_experts() -> None:
     assert counts.min() == counts.max() > 0
 
 
+@pytest.mark.catalogue("F3")
 @pytest.mark.parametrize(
     ("change", "message"),
     [

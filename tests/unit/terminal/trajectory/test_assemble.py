@@ -89,6 +89,7 @@ def check(turns: list[Turn], rows: tuple[TrainingRow, ...]) -> None:
     assert sum(row.audit.strict for row in rows) == len(turns) - (len(rows) - 1)
 
 
+@pytest.mark.catalogue("F1")
 @given(trials())
 @hypothesis_settings(max_examples=400, deadline=None)
 def test_rows_hold_exactly_what_the_turns_sampled(turns: list[Turn]) -> None:
@@ -101,6 +102,7 @@ def strict_trial() -> list[Turn]:
     return [first, second, turn_of((9, 8), (7, 6), 2)]
 
 
+@pytest.mark.catalogue("F1")
 def test_drift_is_recounted_from_the_turns() -> None:
     turns = strict_trial()[:2]
     (row,) = assemble(turns, label=LABEL, routing="required")
@@ -149,6 +151,7 @@ def test_a_masked_row_books_what_it_trained() -> None:
     assert masked(stale, "filter").audit.masked == {"staleness": 3}
 
 
+@pytest.mark.catalogue("F3", "F4")
 def test_missing_and_wrong_routing_are_errors() -> None:
     first, second, _ = strict_trial()
     with pytest.raises(MissingRouting):

@@ -18,6 +18,7 @@ SHRINKABLE = st.randoms(use_true_random=False)
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
+@pytest.mark.catalogue("F1")
 @given(random=RANDOM, routing=ROUTING)
 @settings(max_examples=QUICK, deadline=None)
 def test_generated_trials_are_assembled_faithfully(simulation: ModuleType, random: Random, routing: str) -> None:
