@@ -301,6 +301,7 @@ def unbent(simulation: ModuleType) -> Iterator[None]:
     print(f"\n{len(MUTATIONS)} rules bent, one at a time:", *(mutation.name for mutation in MUTATIONS), sep="\n  ")
 
 
+@pytest.mark.catalogue("F1", "F5")
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_bending_any_single_rule_is_noticed(
     mutation: Mutation, simulation: ModuleType, monkeypatch: pytest.MonkeyPatch
