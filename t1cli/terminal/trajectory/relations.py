@@ -1,4 +1,4 @@
-"""What a turn's prompt is to a history: the four prefix relations, from exact to none.
+"""What a turn's prompt is to a history: the four prefix relations, from exact to none (catalogue F1).
 
 History: the ids that the engine saw and sampled last on a branch. Prompt: the ids that it was given next. A relation
 finds out how many of the prompt's first ids stand for the whole history; what follows them is new.
