@@ -10,6 +10,7 @@
 | `--custom-tis-function-path` (correction recorded) | `t1cli.plugin.hooks.record_correction` |
 | `--custom-tis-function-path` | `t1cli.plugin.hooks.record_correction` |
 | `--custom-megatron-init-path` | `t1cli.plugin.hooks.start_trainer` |
+| `--spec` (GatedDeltaNet split over CP) | `t1cli.plugin.hooks` and `qwen3_5_spec` or `qwen3_next_spec` |
 | Ray's `worker_process_setup_hook` | `t1cli.plugin.hooks.set_up_worker` |
 
 Settings reach them as the key `t1` of slime's `--custom-config-path` file. Imports stay inside the functions: Ray
@@ -47,10 +48,13 @@ def group_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[
 
 
 def explain_variance(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
-    """Log the critic's explained variance over loss tokens of all ranks; changes nothing in the data."""
+    """Log the critic's explained variance and the gap to the sampler over loss tokens of all ranks; changes nothing in
+    the data, and stops a session whose gap before its first step is too large."""
+    from t1cli.plugin.routing.gap import log_mismatch
     from t1cli.plugin.value_fit import log_value_fit
 
     log_value_fit(args, rollout_id, rollout_data)
+    log_mismatch(args, rollout_id, rollout_data)
 
 
 def record_correction(args: Any, *, pg_loss: Any, loss_masks: Any, **more: Any) -> Any:
@@ -66,6 +70,20 @@ def start_trainer(args: Any) -> None:
     from t1cli.plugin.patches.apply import patch_trainer
 
     patch_trainer(args)
+
+
+def qwen3_5_spec(args: Any, config: Any, vp_stage: int | None) -> Any:
+    """slime's layers of a Qwen3.5 model, the linear ones split over context-parallel ranks."""
+    from t1cli.plugin.parallel.slime_layers import QWEN3_5, split_spec
+
+    return split_spec(QWEN3_5, args, config, vp_stage)
+
+
+def qwen3_next_spec(args: Any, config: Any, vp_stage: int | None) -> Any:
+    """slime's layers of a Qwen3-Next model, the linear ones split over context-parallel ranks."""
+    from t1cli.plugin.parallel.slime_layers import QWEN3_NEXT, split_spec
+
+    return split_spec(QWEN3_NEXT, args, config, vp_stage)
 
 
 def set_up_worker() -> None:

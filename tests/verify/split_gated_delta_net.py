@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from gloo_worlds import join, run_world
 from torch import Tensor
 
 from t1cli.plugin.parallel.gated_delta_net import GatedDeltaNet, GatedDeltaNetSizes
@@ -166,8 +162,7 @@ def _total(tracker: Any, kind: str) -> int:
 
 def work(rank: int, options: argparse.Namespace) -> None:
     """One rank's process; rank 0 prints."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{options.meeting}", rank=rank, world_size=options.ranks)
+    join(rank, options.ranks, options.meeting)
     if options.memory:
         lines = [measure_memory(options.ranks, rank, options.tokens)]
     else:
@@ -176,32 +171,6 @@ def work(rank: int, options: argparse.Namespace) -> None:
         for line in lines:
             print(json.dumps(line), flush=True)
     dist.destroy_process_group()
-
-
-def run_world(*arguments: str, ranks: int, timeout: float = 600) -> list[dict[str, Any]]:
-    """What a world of `ranks` processes reports. Raises RuntimeError when one fails."""
-    with tempfile.TemporaryDirectory(prefix="t1-gloo-") as scratch:
-        command = [sys.executable, __file__, "--ranks", str(ranks), "--meeting", str(Path(scratch) / "meeting")]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        processes = [
-            subprocess.Popen(
-                [*command, *arguments, "--rank", str(rank)],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(ranks)
-        ]
-        try:
-            ends = [process.communicate(timeout=timeout) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-    failed = [error for process, (_, error) in zip(processes, ends, strict=True) if process.returncode]
-    if failed:
-        raise RuntimeError(f"{len(failed)} of {ranks} ranks failed:\n{failed[0][-4000:]}")
-    return [json.loads(line) for line in ends[0][0].splitlines()]
 
 
 def main() -> None:
@@ -217,7 +186,7 @@ def main() -> None:
     if options.rank is not None:
         return work(options.rank, options)
     more = ["--scale", str(options.scale), "--tokens", str(options.tokens), *(["--memory"] if options.memory else [])]
-    for line in run_world(*more, ranks=options.ranks):
+    for line in run_world(__file__, *more, ranks=options.ranks):
         print(json.dumps(line))
 
 

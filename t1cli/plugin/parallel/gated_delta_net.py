@@ -26,7 +26,7 @@ class Mixer(Protocol):
 
     conv_width: int
 
-    def project(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, hidden: Tensor) -> tuple[Tensor, Any]:
         """(1, T, D) to queries, keys and values side by side (1, T, C), and whatever `finish` and `gates` need."""
 
     def gates(self, rest: Any) -> tuple[Tensor, Tensor]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from t1cli.plugin.parallel.order import Layout, Rank, local_spans
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 CHUNK_TOKENS: Final = 64
@@ -60,6 +61,10 @@ class Exchange:
     """(tokens of the part,) int64: rows of the part for what arrives, in the order of the ranks it comes from."""
     receive_counts: tuple[int, ...]
     """Rows from each rank."""
+
+    def to(self, device: torch.device) -> Exchange:
+        """The same with its tensors on `device`."""
+        return replace(self, send_from=self.send_from.to(device), put_at=self.put_at.to(device))
 
 
 def cut_stream(lengths: Sequence[int], ranks: int, chunk_tokens: int = CHUNK_TOKENS) -> tuple[Part, ...]:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
+import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "verify/split_gated_delta_net.py"
-
-
-@pytest.fixture(scope="module")
-def worlds() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("split_gated_delta_net", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+World = Callable[..., list[dict[str, Any]]]
+OURS, SLIME = "split_gated_delta_net.py", "split_slime_layers.py"
+PATIENT = pytest.mark.timeout(1800)
 
 
 def hold(reports: list[dict[str, Any]]) -> None:
@@ -35,17 +25,32 @@ def hold(reports: list[dict[str, Any]]) -> None:
         assert report["input_gradient_error"] <= 1e-6 and report["weight_gradient_error"] <= 1e-6, report
 
 
-def test_two_ranks(worlds: ModuleType) -> None:
-    hold(worlds.run_world(ranks=2))
+@PATIENT
+def test_two_ranks(world: World) -> None:
+    hold(world(OURS, ranks=2))
 
 
+@PATIENT
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_more_tokens(worlds: ModuleType, ranks: int) -> None:
-    hold(worlds.run_world("--scale", "4", ranks=ranks))
+def test_more_tokens(world: World, ranks: int) -> None:
+    hold(world(OURS, "--scale", "4", ranks=ranks))
 
 
+@PATIENT
 @pytest.mark.slow
-def test_four_ranks_need_a_quarter_of_the_memory(worlds: ModuleType) -> None:
-    (alone,), (quarter,) = (worlds.run_world("--memory", "--tokens", "4096", ranks=ranks) for ranks in (1, 4))
+def test_four_ranks_need_a_quarter_of_the_memory(world: World) -> None:
+    (alone,), (quarter,) = (world(OURS, "--memory", "--tokens", "4096", ranks=ranks) for ranks in (1, 4))
     assert alone["peak_bytes"] / quarter["peak_bytes"] >= 3.8
+
+
+@PATIENT
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks,tensor", [(2, 1), (4, 1), (4, 2)])
+def test_slimes_layers(world: World, ranks: int, tensor: int) -> None:
+    pytest.importorskip("megatron.core")
+    checkout = os.environ.get("T1_SLIME")
+    where = ("--slime", checkout) if checkout else ()
+    for report in world(SLIME, "--tensor", str(tensor), *where, ranks=ranks):
+        assert report["output_error"] <= 1e-6, report
+        assert report["input_gradient_error"] <= 1e-6 and report["weight_gradient_error"] <= 1e-6, report

@@ -1,0 +1,1 @@
+"""A double of slime's model code, in the shape that the split layers expect."""
