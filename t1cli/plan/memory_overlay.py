@@ -43,7 +43,9 @@ def overlay_of(loaded: LoadedSpec) -> Overlay | None:
         return Overlay(name, overlay_about(path), read_overlay(path))
     except OSError as error:
         raise BadInput(
-            f"the memory overlay `{name}` cannot be read: {error.strerror or error}", loaded.where(KEY), _hint()
+            f"the memory overlay `{name}` cannot be read at {path}: {error.strerror or error}",
+            loaded.where(KEY),
+            _hint(),
         ) from error
     except ValueError as error:
         raise BadInput(f"the memory overlay `{name}` is none: {error}", loaded.where(KEY), _hint()) from error
@@ -61,4 +63,7 @@ def is_file_name(name: str) -> bool:
 
 def _hint() -> str:
     shipped = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.json")))
-    return f"a JSON file that `t1 calibrate` wrote, or one that is shipped ({shipped}); null for uncalibrated figures"
+    return (
+        "a JSON file that `t1 calibrate` wrote, its path from the experiment file's directory, "
+        f"or one that is shipped ({shipped}); null for uncalibrated figures"
+    )

@@ -17,13 +17,16 @@ FIGURES = 26
 """Columns of a reading's three figures."""
 
 
-def print_calibration(found: Calibration, *, output: Path | None, exit_code: ExitCode) -> None:
-    """The whole answer on stdout."""
-    for line in calibration_lines(found, output=output, width=min(answer().width, WIDEST), exit_code=exit_code):
+def print_calibration(found: Calibration, *, output: Path | None, spec: str, exit_code: ExitCode) -> None:
+    """The whole answer on stdout; `spec` is what the next command plans."""
+    width = min(answer().width, WIDEST)
+    for line in calibration_lines(found, output=output, spec=spec, width=width, exit_code=exit_code):
         answer().print(Text(line))
 
 
-def calibration_lines(found: Calibration, *, output: Path | None, width: int, exit_code: ExitCode) -> Iterator[str]:
+def calibration_lines(
+    found: Calibration, *, output: Path | None, spec: str, width: int, exit_code: ExitCode
+) -> Iterator[str]:
     """Lines of at most `width` columns, except paths that cannot be broken."""
     head = (
         f"{found.num_readings} readings, {len(found.compared)} compared (the highest of each instrument and stage) "
@@ -38,7 +41,7 @@ def calibration_lines(found: Calibration, *, output: Path | None, width: int, ex
     yield from textwrap.wrap(_held_back(found), width)
     if output is not None:
         yield f"written: {output}"
-        yield f"Next: `t1 plan SPEC --set trainer.memory_overlay={output}`"
+        yield f"Next: `t1 plan {spec} --set trainer.memory_overlay={output}`"
     elif found.accepted and found.changes:
         yield "Next: the same command with `--output OVERLAY.json`"
     yield f"{f'exit {int(exit_code)}':>{width}}"
@@ -55,7 +58,7 @@ def _changes(found: Calibration) -> Iterator[str]:
 
 def _readings(found: Calibration, width: int) -> Iterator[str]:
     room = width - FIGURES - 2
-    yield f"  {'reading, GiB':<{room}}{'read':>8}{'before':>9}{'after':>9}"
+    yield f"  {'GiB read; error before and after the fit':<{room}}{'read':>8}{'before':>9}{'after':>9}"
     for item in found.compared:
         figures = f"{item.measured_gib:>8.2f}{item.error_before_gib:>+9.2f}{item.error_after_gib:>+9.2f}"
         label = item.label if len(item.label) <= room else f"{item.label[:20]}…{item.label[21 - room :]}"
