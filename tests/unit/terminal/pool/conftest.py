@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +17,8 @@ import httpx
 import pytest
 import uvicorn
 
+from t1cli.terminal.asgi import Answer, Disconnected, lifespan, read_json, send_answer
 from t1cli.terminal.sandbox.pool.app import PoolApp
-from t1cli.terminal.sandbox.pool.asgi import Answer, Disconnected, lifespan, read_json, send_answer
 from t1cli.terminal.sandbox.pool.operations import Pool
 from t1cli.terminal.sandbox.pool.settings import PoolSettings, PoolTimes, QueueLimits
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
@@ -101,7 +101,7 @@ async def listening(app: Any) -> AsyncIterator[str]:
         def capture_signals(self) -> Any:
             yield
 
-    server = Quiet(uvicorn.Config(app, log_level="critical", access_log=False))
+    server = Quiet(uvicorn.Config(app, log_level="critical", access_log=False, timeout_keep_alive=120))
     serving = asyncio.create_task(server.serve(sockets=[place]))
     try:
         yield f"http://127.0.0.1:{place.getsockname()[1]}"
@@ -109,6 +109,24 @@ async def listening(app: Any) -> AsyncIterator[str]:
         server.should_exit = server.force_exit = True
         await serving
         place.close()
+
+
+@contextlib.asynccontextmanager
+async def patient_clock() -> AsyncIterator[Callable[[], float]]:
+    """Seconds that this event loop was given: no lease ages while a busy machine runs others."""
+    seconds = 0.0
+
+    async def tick() -> None:
+        nonlocal seconds
+        while True:
+            await asyncio.sleep(0.05)
+            seconds += 0.05
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield lambda: seconds
+    finally:
+        ticking.cancel()
 
 
 @dataclass
@@ -146,7 +164,7 @@ async def our_pool(directory: Path, provider: MemoryProvider | None = None, **se
     try:
         async with (
             listening(PoolApp(pool)) as url,
-            httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as http,
+            httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http,
         ):
             yield Site(url, pool, provider, http)
     finally:
@@ -187,6 +205,7 @@ class OlderPool:
     most_containers: int = 0
     refused: int = 0
     granted: int = 0
+    now: Callable[[], float] = lambda: time.monotonic()  # looked up at each call, so that a test may replace it
     _background: set[Any] = field(default_factory=set)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -231,7 +250,7 @@ class OlderPool:
 
     async def on_allocate(self, body: Any) -> Answer:
         await asyncio.sleep(self.travel_seconds)
-        now = time.monotonic()
+        now = self.now()
         # Defect 1: expired leases are forgotten first, and closed only if nothing is returned before.
         expired = [i for i, lease in self.leases.items() if now - lease.last_used > self.idle_seconds]
         popped = [self.leases.pop(lease_id) for lease_id in expired]
@@ -253,7 +272,7 @@ class OlderPool:
         return Answer({"ok": True, "lease_id": lease_id, "reused": False})
 
     async def on_heartbeat(self, body: Any) -> Answer:
-        self._lease(body).last_used = time.monotonic()
+        self._lease(body).last_used = self.now()
         return Answer({"ok": True})
 
     async def on_reset(self, body: Any) -> Answer:
@@ -273,7 +292,7 @@ class OlderPool:
         if self.reset_failures:
             self.reset_failures -= 1
             raise RuntimeError("compose up failed")
-        lease.last_used = time.monotonic()
+        lease.last_used = self.now()
         return Answer({"ok": True, "user_msg": body["task_meta"]["instruction"], "tool_schemas": []})
 
     async def on_exec_tool(self, body: Any) -> Answer:
@@ -286,7 +305,7 @@ class OlderPool:
         )
         output, _ = await process.communicate()
         if body["lease_id"] in self.leases:
-            lease.last_used = time.monotonic()  # defect 2: only when it has ended
+            lease.last_used = self.now()  # defect 2: only when it has ended
         return Answer({"ok": True, "observation": output.decode()})
 
     async def on_evaluate(self, body: Any) -> Answer:
@@ -316,7 +335,7 @@ class OlderPool:
 
     def _lease(self, body: Any) -> OlderLease:
         found = self.leases.get(body["lease_id"])
-        if found is None or time.monotonic() - found.last_used > self.idle_seconds:
+        if found is None or self.now() - found.last_used > self.idle_seconds:
             self.leases.pop(body["lease_id"], None)
             raise KeyError(f"Unknown run_lease_id: {body['lease_id']}")  # defect 9: becomes a 500
         return found

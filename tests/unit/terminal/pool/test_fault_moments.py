@@ -61,8 +61,8 @@ async def main():
         await sandbox.put_directory(task.solution, "/solution", read_only=True)
         if moment == "mid-trial":
             asyncio.get_running_loop().call_later(0.3, lambda: say(moment="mid-trial"))
-            await sandbox.exec("sleep 200 & sleep 8", timeout_seconds=30)
-        await sandbox.exec("sh /solution/solve.sh", timeout_seconds=30)
+            await sandbox.exec("sleep 200 & sleep 8", timeout_seconds=120)
+        await sandbox.exec("sh /solution/solve.sh", timeout_seconds=120)
         if moment == "mid-grade":
             slow = place / "slow"
             (slow / "tests").mkdir(parents=True)
@@ -96,7 +96,7 @@ class Driver:
         """What it says last."""
         assert self.process.stdout is not None
         lines = self.process.stdout.read().splitlines()
-        assert self.process.wait(60) == 0
+        assert self.process.wait(120) == 0
         return json.loads(lines[-1])
 
 
@@ -127,7 +127,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path / "server")
     yield server
     server.process.terminate()
-    assert server.process.wait(30) == 0
+    assert server.process.wait(120) == 0
 
 
 def living(sandboxes: Path) -> list[ProcessIdentity]:
@@ -148,7 +148,7 @@ MOMENTS = ("create", "mid-trial", "mid-grade")
 def test_a_killed_driver_with_local_sandboxes(moment: str, tmp_path: Path) -> None:
     driver = Driver(tmp_path, "", moment)
     os.kill(driver.process.pid, signal.SIGKILL)
-    driver.process.wait(20)
+    driver.process.wait(120)
     sandboxes = tmp_path / "sandboxes"
     sweep_directory(sandboxes)
     until(lambda: not living(sandboxes), "the sandboxes are gone")
@@ -159,7 +159,7 @@ def test_a_killed_driver_with_local_sandboxes(moment: str, tmp_path: Path) -> No
 def test_a_killed_driver_with_leases_of_a_pool(moment: str, tmp_path: Path, server: Server) -> None:
     driver = Driver(tmp_path, server.url, moment)
     os.kill(driver.process.pid, signal.SIGKILL)
-    driver.process.wait(20)
+    driver.process.wait(120)
     # Nobody sweeps: the lease ends at its idle limit, once nothing runs on it any more.
     until(lambda: server.free() == 128, "the lease's place is free")
     assert not living(server.sandboxes)
@@ -170,14 +170,14 @@ def test_a_killed_pool_server(moment: str, tmp_path: Path) -> None:
     server = Server(tmp_path / "server")
     driver = Driver(tmp_path, server.url, moment)
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait(20)
+    server.process.wait(120)
     last = driver.end()
     assert "scored" not in last and last["lost"] in ("SandboxError", "VerifierError"), "lost, never scored 0"
     server.start()
     until(lambda: not living(server.sandboxes), "the sandboxes are gone")
     assert server.free() == 128
     server.process.terminate()
-    assert server.process.wait(30) == 0
+    assert server.process.wait(120) == 0
 
 
 @pytest.mark.parametrize("kind", ["local", "pool"])

@@ -38,7 +38,7 @@ def run(whole: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"
@@ -56,13 +56,18 @@ def test_defects_1_and_2_heartbeats_keep_leases_while_idle_and_while_a_command_r
     pools: SimpleNamespace, tmp_path: Path
 ) -> None:
     async def whole() -> None:
-        older = pools.OlderPool(idle_seconds=0.8, max_tasks=1, max_runs_per_task=2)
-        async with pools.listening(older) as url, client(tmp_path, url) as provider:
+        async with (
+            pools.patient_clock() as now,
+            pools.listening(
+                older := pools.OlderPool(idle_seconds=4.0, max_tasks=1, max_runs_per_task=2, now=now)
+            ) as url,
+            client(tmp_path, url) as provider,
+        ):
             beating(provider, 0.6)
             one, two = [await _create(provider, name, "same") for name in ("one", "two")]
-            result = await one.exec("sleep 1.2; echo done", timeout_seconds=20)
+            result = await one.exec("sleep 6; echo done", timeout_seconds=120)
             assert (result.output, result.exit_code) == ("done\n", 0)
-            assert (await two.exec("echo alive", timeout_seconds=20, cwd="/tmp")).output == "alive\n"
+            assert (await two.exec("echo alive", timeout_seconds=120, cwd="/tmp")).output == "alive\n"
             await one.close()
             await two.close()
             await until(lambda: not older.containers)
@@ -135,7 +140,7 @@ def test_defect_5_a_command_whose_answer_was_lost_is_not_run_again(pools: Simple
             sandbox = await provider.create("one", owner="run")
             older.drop_answers_of = "/exec_tool"
             with pytest.raises(SandboxError, match="nobody knows whether the command ran"):
-                await sandbox.exec("echo once", timeout_seconds=20, cwd="/tmp")
+                await sandbox.exec("echo once", timeout_seconds=120, cwd="/tmp")
             assert len(older.commands) == 1
 
     run(whole)
@@ -150,7 +155,7 @@ def test_defect_6_a_failed_reset_gets_one_new_lease_and_never_the_same_container
         async with pools.listening(older) as url, client(tmp_path, url) as provider:
             sandbox = await provider.create("one", owner="run")
             assert len(older.resets) == len(set(older.resets)) == 2
-            assert (await sandbox.exec("echo alive", timeout_seconds=20, cwd="/tmp")).output == "alive\n"
+            assert (await sandbox.exec("echo alive", timeout_seconds=120, cwd="/tmp")).output == "alive\n"
             await sandbox.close()
             older.reset_failures = 9
             with pytest.raises(SandboxError, match="cannot create two"):
@@ -190,7 +195,8 @@ def test_defect_8_never_more_machines_than_places(
                 await sandbox.close()
 
             await asyncio.gather(*(one(number) for number in range(16)))
-        assert older.granted == 16 and older.most_containers <= 4
+        # A reset whose answer was lost on the way is made again on a lease of its own.
+        assert older.granted >= 16 and older.most_containers <= 4
 
     run(whole)
 
@@ -206,11 +212,11 @@ def test_defects_9_and_10_a_restarted_server_is_a_lost_sandbox_and_the_next_one_
             leased = provider._parts()._held["one"]
             older.restart()
             with pytest.raises(SandboxError, match="Unknown run_lease_id"):
-                await sandbox.exec("echo no", timeout_seconds=20)
+                await sandbox.exec("echo no", timeout_seconds=120)
             await until(lambda: leased.lost)
             await sandbox.close()
             again = await provider.create("two", owner="run")
-            assert (await again.exec("echo alive", timeout_seconds=20, cwd="/tmp")).output == "alive\n"
+            assert (await again.exec("echo alive", timeout_seconds=120, cwd="/tmp")).output == "alive\n"
 
     run(whole)
 
@@ -243,7 +249,7 @@ def test_files_go_through_an_older_server_byte_by_byte(pools: SimpleNamespace, t
             await sandbox.put_directory(source, str(inside), read_only=False)
             assert await sandbox.read_file(f"{inside}/sub/data", max_bytes=1 << 20) == bytes(range(256)) * 400
             assert await sandbox.read_file(f"{inside}/absent", max_bytes=9) is None
-            result = await sandbox.exec("exit 7", timeout_seconds=20, cwd="/tmp", env={"A": "it's"})
+            result = await sandbox.exec("exit 7", timeout_seconds=120, cwd="/tmp", env={"A": "it's"})
             assert result.exit_code == 7
             late = await sandbox.exec("sleep 30", timeout_seconds=0.3, cwd="/tmp")
             assert late.timed_out and late.exit_code == 124
@@ -269,7 +275,7 @@ def test_a_lost_answer_of_our_server_is_asked_for_again_and_runs_once(pools: Sim
 
             async with pools.listening(flaky) as url, client(tmp_path, url) as provider:
                 sandbox = await provider.create("one", owner="run")
-                result = await sandbox.exec("slow 0.1", timeout_seconds=20)
+                result = await sandbox.exec("slow 0.1", timeout_seconds=120)
                 assert result.output == "ran slow 0.1\n"
                 assert site.provider.commands == ["slow 0.1"] and len(dropped) == 2
 
@@ -367,7 +373,7 @@ def test_a_killed_client_is_swept_by_its_record_and_others_are_not(pools: Simple
             assert len(site.provider.alive) == 4
             assert sorted(await provider.sweep("run")) == ["dies-0", "dies-1", "dies-2"]
             await until(lambda: len(site.provider.alive) == 1)
-            assert (await mine.exec("x", timeout_seconds=9)).exit_code == 0
+            assert (await mine.exec("x", timeout_seconds=120)).exit_code == 0
             assert await provider.sweep("run") == ()
 
     run(whole)

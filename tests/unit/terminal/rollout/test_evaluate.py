@@ -53,6 +53,6 @@ def test_89_tasks_are_all_scored_in_their_own_loop_while_training_rolls_out(
     training = threading.Thread(target=train)
     training.start()
     result = evaluate(world, EvaluationPlan("mid", tasks))
-    training.join(30)
+    training.join(120)
     assert result.complete and result.scheduled == 89
     assert len(rollouts[0].accepted) == 80 and world.slots.in_use == 0
