@@ -49,7 +49,7 @@ def launch(runs: Path, *, resume: bool) -> subprocess.Popen[bytes]:
 
 def wait_for(condition: Callable[[], Any], what: str, process: subprocess.Popen[bytes] | None = None) -> None:
     """Poll until the condition holds; a campaign that ends first, or three minutes, is a failure."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         assert process is None or process.poll() is None, f"the campaign ended before {what}"
@@ -104,7 +104,7 @@ def live_sandboxes(process: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_interrupted_then_killed_then_finished(runs: Path) -> None:
     run = runs / "quickstart" / "attempt_1"
     seen: set[Identity] = set()
@@ -113,7 +113,7 @@ def test_interrupted_then_killed_then_finished(runs: Path) -> None:
     wait_for(lambda: count(run, "rollout_ended", rollout=0), "the first rollout", first)
     seen |= family(first)
     first.send_signal(signal.SIGINT)
-    assert first.wait(timeout=60) == 130
+    assert first.wait(timeout=120) == 130
     assert count(run, "ended", outcome="interrupted") == 1
     assert alive(seen) == set(), "an interrupted campaign ends its processes before it answers"
     saved = count(run, "checkpoint", role="actor")
@@ -126,12 +126,12 @@ def test_interrupted_then_killed_then_finished(runs: Path) -> None:
     seen |= family(second)
     ray_directory = Path(json.loads((run / "ray.json").read_text())["temp_dir"])
     second.kill()
-    assert second.wait(timeout=10) == -signal.SIGKILL
+    assert second.wait(timeout=120) == -signal.SIGKILL
     wait_for(lambda: not ray_directory.exists(), "the killed campaign's Ray to end by itself")
     assert count(run, "ended") == 1, "a killed campaign has no last word"
 
     third = launch(runs, resume=True)
-    assert third.wait(timeout=180) == 0, (runs / "output.txt").read_text()[-3000:]
+    assert third.wait(timeout=300) == 0, (runs / "output.txt").read_text()[-3000:]
     assert count(run, "ended", outcome="finished") == 1
     ended = [entry["rollout"] for entry in events(run) if entry["event"] == "rollout_ended"]
     assert sorted(set(ended)) == list(range(ROLLOUTS)) and ended[-1] == ROLLOUTS - 1
