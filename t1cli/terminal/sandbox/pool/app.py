@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import T1Error
-from t1cli.terminal.sandbox.pool import fields
-from t1cli.terminal.sandbox.pool.asgi import (
+from t1cli.terminal.asgi import (
     Answer,
     Disconnected,
     Receive,
@@ -26,6 +25,7 @@ from t1cli.terminal.sandbox.pool.asgi import (
     send_answer,
     until_disconnect,
 )
+from t1cli.terminal.sandbox.pool import fields
 from t1cli.terminal.sandbox.pool.lease import LeaseRequest, PoolLease
 from t1cli.terminal.sandbox.pool.operations import Pool
 from t1cli.terminal.sandbox.pool.refusal import UNAUTHORIZED, PoolRefusal, bad_request

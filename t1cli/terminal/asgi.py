@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapp
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from t1cli.terminal.sandbox.pool.refusal import bad_request
+from t1cli.errors import BadInput
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -18,6 +18,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 T = TypeVar("T")
 
+TEXT = "text/plain; version=0.0.4"
 MAX_BODY_BYTES = 96 * 1024 * 1024
 
 
@@ -34,24 +35,28 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-async def read_json(receive: Receive) -> dict[str, Any]:
-    """The body as an object, {} for none. Raises PoolRefusal 400 and Disconnected."""
+class TooLarge(BadInput):
+    """A body longer than the server takes."""
+
+
+async def read_json(receive: Receive, *, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
+    """The body as an object, {} for none. Raises BadInput, TooLarge among them, and Disconnected."""
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
         body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
-            raise bad_request(f"a body of more than {MAX_BODY_BYTES} bytes")
+        if len(body) > max_bytes:
+            raise TooLarge(f"a body of more than {max_bytes} bytes")
         if not message.get("more_body"):
             break
     try:
         found = json.loads(bytes(body)) if body else {}
     except (ValueError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}") from error
+        raise BadInput(f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):
-        raise bad_request("the body must be a JSON object")
+        raise BadInput("the body must be a JSON object")
     return found
 
 
@@ -79,7 +84,7 @@ async def send_answer(send: Send, answer: Answer) -> None:
     is_text = isinstance(answer.body, str)
     body = answer.body.encode() if is_text else json.dumps(answer.body, ensure_ascii=False).encode("utf-8", "replace")
     headers = {
-        "content-type": "text/plain; version=0.0.4" if is_text else "application/json",
+        "content-type": TEXT if is_text else "application/json",
         "content-length": str(len(body)),
         **answer.headers,
     }

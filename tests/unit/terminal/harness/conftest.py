@@ -20,7 +20,7 @@ from t1cli.terminal.harness.chat.load import renderer_of
 from t1cli.terminal.harness.chat.pieces import Shield, encode_pieces  # noqa: F401  (for test modules)
 from t1cli.terminal.harness.chat.renderer import Renderer
 
-TEMPLATES = Path(__file__).parents[4] / "data" / "chat"
+TEMPLATES = Path(__file__).parents[3] / "data" / "chat"
 FAMILIES = {"qwen3": "qwen3", "qwen3_5": "qwen3_5", "glm_4_5": "glm4_moe", "glm_4_7": "glm4_moe"}
 """Template file to `model.family`."""
 

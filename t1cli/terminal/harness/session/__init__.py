@@ -1,0 +1,1 @@
+"""IN: chat requests of any text harness. OUT: replies as text, and every turn with the exact ids behind it."""
