@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 T1 = str(Path(sys.executable).with_name("t1"))
 STARVED, QUEUED = "environment pool starved", "rollouts slow because of the pool queue"
 TRIALS = 24
-DEMAND_OF_THE_POOL = 4
-"""The demand is this many times the capacity."""
+CAPACITY = TRIALS // 4
+"""A quarter of the demand."""
 WINDOW_SCALE = 0.2
 RULE = {
     "name": "starved-for-good",
@@ -70,30 +70,29 @@ class Seen:
 
 
 def pooled(wait_seconds: float, *, queueing: bool) -> dict[str, Any]:
-    return {"kind": "pool", "max_tasks": TRIALS, "max_runs_per_task": 4, "queueing": queueing} | {
-        "wait_seconds": wait_seconds
-    }
+    # What the spec believes; the server holds a quarter of it, as preflight says.
+    limits = {"max_tasks": TRIALS, "max_runs_per_task": 1}
+    return {"kind": "pool", **limits, "queueing": queueing, "wait_seconds": wait_seconds}
 
 
-CAPACITY = TRIALS // DEMAND_OF_THE_POOL
 ARMS = (
     Arm("healthy", {"kind": "local", "capacity": TRIALS}, rollouts=8),
     Arm(
         "starved",
-        pooled(2.0, queueing=False),
-        rollouts=20,
-        server=("--capacity", str(CAPACITY), "--max-waiting", "1"),
+        pooled(1.0, queueing=False),
+        rollouts=14,
+        server=("--max-waiting", "1"),
         expected=frozenset({STARVED}),
         stopped=True,
-        accepted=("S1",),
+        accepted=("sandboxes.servers",),
     ),
     Arm(
         "queued",
         pooled(600.0, queueing=True),
         rollouts=8,
-        server=("--capacity", str(CAPACITY)),
+        server=(),
         expected=frozenset({QUEUED}),
-        accepted=("S1",),
+        accepted=("sandboxes.servers",),
     ),
 )
 
@@ -175,6 +174,7 @@ def write_spec(arm: Arm, place: Path, urls: list[str]) -> Path:
     values["presets"] = [name for name in values["presets"] if not name.startswith("sandbox/")]
     values["name"] = arm.name
     values["rollout"] |= {"num_rollouts": arm.rollouts, "batch_size": TRIALS, "trial_wall_seconds": 30}
+    values["tasks"] = {"path": str(quickstart.parent / "tasks")}
     values["engine"] = {"kind": "embedded", "max_batch": TRIALS}
     values["sandbox"] = arm.sandbox | ({"urls": urls} if urls else {})
     values["checkpoint"] = {**values["checkpoint"], "every_rollouts": 2}
@@ -189,11 +189,12 @@ def write_spec(arm: Arm, place: Path, urls: list[str]) -> Path:
 def served(options: tuple[str, ...], place: Path) -> Iterator[str]:
     """A pool server of this machine; yields its URL and ends it."""
     command = [T1, "pool", "serve", "--directory", str(place / "pool"), "--port", "0", "--drain-seconds", "0"]
-    limits = ["--max-tasks", str(TRIALS), "--max-runs-per-task", "4", *options]
+    limits = ["--max-tasks", str(CAPACITY), "--max-runs-per-task", "1", *options]
     process = subprocess.Popen([*command, *limits], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        yield str(json.loads(process.stdout.readline())["url"])
+        ready = json.loads(process.stdout.readline())
+        yield f"http://{ready['host']}:{ready['port']}"
     finally:
         process.terminate()
         deadline = time.monotonic() + 60
