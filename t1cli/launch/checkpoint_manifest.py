@@ -57,15 +57,19 @@ def saved_rollouts(role_directory: Path) -> tuple[int, ...]:
 
 def seal_finished(role_directory: Path, owner: Owner) -> tuple[int, ...]:
     """Write the missing manifests of finished checkpoints; returns their rollouts."""
+    return tuple(rollout for rollout in unsealed_rollouts(role_directory) if seal(role_directory, rollout, owner) == "")
+
+
+def unsealed_rollouts(role_directory: Path) -> tuple[int, ...]:
+    """Rollouts whose checkpoint Megatron has finished and that have no manifest yet."""
     newest = finished_rollout(role_directory)
     if newest is None:
         return ()
-    open_ones = [
+    return tuple(
         rollout
         for rollout in saved_rollouts(role_directory)
         if rollout <= newest and not (iteration_directory(role_directory, rollout) / MANIFEST).exists()
-    ]
-    return tuple(rollout for rollout in open_ones if seal(role_directory, rollout, owner) == "")
+    )
 
 
 def seal(role_directory: Path, rollout: int, owner: Owner) -> str:

@@ -76,7 +76,8 @@ def raise_for(refusals: Sequence[Refusal], *, command: str) -> None:
     if ids and all(r.acceptable for r in refusals):
         last = diagnostics[-1]
         accept = " ".join(f"--accept {id_}" for id_ in ids)
-        hint = f"{last.hint}\n  to launch all the same: `{command} {accept}`".lstrip("\n ")
+        # One line: whatever breaks lines in a hint is shown as what it is.
+        hint = f"{last.hint}; to go on all the same: `{command} {accept}`".lstrip("; ")
         diagnostics[-1] = Diagnostic(last.message, last.where, hint=hint)
     error = Refused(diagnostics[0].message)
     error.diagnostics = tuple(diagnostics)

@@ -29,6 +29,7 @@ FLEXIBLE_KEYS: Final = (
     "hardware",
     "sandbox.capacity",
     "trainer.cpu_threads",
+    "engine.ray_address",
     "engine.server_threads",
     "engine.max_batch",
 )

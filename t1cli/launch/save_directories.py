@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from t1cli.launch.checkpoint_manifest import unsealed_rollouts
 from t1cli.launch.json_files import read_json
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
@@ -43,14 +44,15 @@ def share_files(directories: SaveDirectories) -> bool:
 
 
 def newest_saved_rollout(directories: SaveDirectories) -> int | None:
-    """The rollout that comes next after the newest checkpoint with a manifest in every role's directory."""
+    """The rollout that comes next after the newest checkpoint that is finished in every role's directory."""
     common = set.intersection(*(_iterations(directory) for directory in directories.every))
     return max(common, default=None)
 
 
 def _iterations(directory: Path) -> set[int]:
-    # The manifest is written last, so its presence tells a finished checkpoint from a torn one.
-    return {
+    # The manifest is written last, so its presence tells a finished checkpoint from a torn one; where a crash came
+    # between Megatron's last word and the manifest, its tracker tells the same.
+    return {rollout + 1 for rollout in unsealed_rollouts(directory)} | {
         _next_rollout(manifest)
         for manifest in directory.glob("iter_*/manifest.json")
         if manifest.parent.name.removeprefix("iter_").isdigit()

@@ -42,7 +42,8 @@ class SlimeBackend:
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
         """The next session's command, environment, role file and job, without secrets; nothing is written."""
         family = family_digest(loaded)
-        start = start_point(loaded.spec, run, family) if run.record_json.exists() else StartPoint()
+        known = run.record_json.exists()
+        start = start_point(loaded.spec, run, family, seal=False) if known else StartPoint()
         session = len(read_record(run).sessions) + 1 if run.record_json.exists() else 1
         compiled = compile_session(loaded.spec, run, start)
         place = SessionPlace(run, session, family, loaded.digest)

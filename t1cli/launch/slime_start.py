@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from t1cli.errors import Refused
-from t1cli.launch.checkpoint_manifest import Owner, finished_rollout, problem_of, saved_rollouts, seal_finished
+from t1cli.launch.checkpoint_manifest import (
+    Owner,
+    finished_rollout,
+    problem_of,
+    saved_rollouts,
+    seal_finished,
+    unsealed_rollouts,
+)
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import SaveDirectories, save_directories
 from t1cli.slime.start_point import StartPoint
@@ -19,15 +26,17 @@ def owners(spec: ExperimentSpec, run: RunDirectory, family: str) -> dict[Path, O
     return {directory: Owner(run.name, family, str(run.path), role) for role, directory in roles}
 
 
-def start_point(spec: ExperimentSpec, run: RunDirectory, family: str) -> StartPoint:
+def start_point(spec: ExperimentSpec, run: RunDirectory, family: str, *, seal: bool = True) -> StartPoint:
     """Where a resumed session begins. Raises Refused when there are checkpoints and none of them is usable.
 
-    A critic's checkpoint without an actor's is what a crash within the critic-only phase leaves.
+    A critic's checkpoint without an actor's is what a crash within the critic-only phase leaves. Without `seal`
+    nothing is written, and a finished save without a manifest is taken to be whole.
     """
     roles = owners(spec, run, family)
-    for directory, owner in roles.items():
-        seal_finished(directory, owner)
-    whole = {directory: _whole(directory, owner) for directory, owner in roles.items()}
+    if seal:
+        for directory, owner in roles.items():
+            seal_finished(directory, owner)
+    whole = {d: _whole(d, owner) | set(() if seal else unsealed_rollouts(d)) for d, owner in roles.items()}
     common = max(set.intersection(*whole.values()), default=None)
     weights_only = spec.checkpoint.what == "weights"
     if common is not None:

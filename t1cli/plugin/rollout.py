@@ -68,17 +68,19 @@ def _measure(args: Any, campaign: Campaign, rollout_id: int) -> EvaluationResult
     assert evaluation is not None
     if settings.checkpoint is not None:
         assert_loaded(args, settings.checkpoint)
-        result = _run_evaluation(campaign, rollout_id, tell)
+        result = _run_evaluation(args, campaign, rollout_id, tell)
         hand_over(settings.run.path, result)
         return result
-    result = _run_evaluation(campaign, rollout_id, lambda _: None)
+    result = _run_evaluation(args, campaign, rollout_id, lambda _: None)
     if result.complete:
         # A mean over part of the set is no figure to choose a checkpoint by.
         record_scores(settings.actor_dir, rollout_id, result.metrics(evaluation.name))
     return result
 
 
-def _run_evaluation(campaign: Campaign, rollout_id: int, on_trial: Callable[[TrialResult], None]) -> EvaluationResult:
+def _run_evaluation(
+    args: Any, campaign: Campaign, rollout_id: int, on_trial: Callable[[TrialResult], None]
+) -> EvaluationResult:
     evaluation = campaign.spec.evaluation
     assert evaluation is not None
     plan = EvaluationPlan(
@@ -87,4 +89,5 @@ def _run_evaluation(campaign: Campaign, rollout_id: int, on_trial: Callable[[Tri
         repeats=evaluation.repeats,
         infrastructure_retries=evaluation.infrastructure_retries,
     )
-    return evaluate_tasks(campaign.evaluation_world, plan, on_trial=on_trial)
+    maker = trial_maker(args, campaign, evaluates=True)
+    return evaluate_tasks(campaign.evaluation_world, plan, on_trial=on_trial, make_trial=maker)

@@ -31,14 +31,15 @@ class TrialWorker:
     def __init__(self, settings_json: str, engine_url: str, places: int) -> None:
         self._campaign: Campaign = open_campaign(settings_json, engine_url)
         # Every node has a share of the provider's capacity, so that all nodes together stay within it.
-        self._world = replace(self._campaign.world, slots=Slots(places))
+        self._slots = Slots(places)
         self._running: dict[str, tuple[asyncio.Task[TrialResult], Trial]] = {}
 
-    async def play(self, plan: TrialPlan, run_tag: str) -> tuple[TrialResult, int]:
+    async def play(self, plan: TrialPlan, run_tag: str, evaluates: bool) -> tuple[TrialResult, int]:
         """One trial, and the tokens that its engine sampled for it."""
-        async with self._world.connect() as engine:
+        world = self._campaign.evaluation_world if evaluates else self._campaign.world
+        async with world.connect() as engine:
             metered = MeteredEngine(engine)
-            trial = Trial(replace(self._world, run_tag=run_tag), plan, metered)
+            trial = Trial(replace(world, slots=self._slots, run_tag=run_tag), plan, metered)
             task = asyncio.create_task(trial.run())
             self._running[plan.trial_id] = (task, trial)
             try:
@@ -56,8 +57,10 @@ class TrialWorker:
 class RemoteTrial:
     """A Trial whose body runs on another node; the same promises: a result for every way it can end."""
 
-    def __init__(self, workers: NodeActors, world: TrialWorld, plan: TrialPlan, engine: Engine) -> None:
-        self.plan = plan
+    def __init__(
+        self, workers: NodeActors, world: TrialWorld, plan: TrialPlan, engine: Engine, *, evaluates: bool = False
+    ) -> None:
+        self.plan, self._evaluates = plan, evaluates
         self._workers, self._world, self._engine = workers, world, engine
         # A repeated trial goes to another node: the first one may be the reason.
         self._address = workers.addresses[(plan.group_id + plan.attempt) % len(workers.addresses)]
@@ -76,7 +79,8 @@ class RemoteTrial:
 
     async def run(self) -> TrialResult:
         """Play it on its node; a lost node is an infrastructure outcome, so the rollout refills it."""
-        playing = asyncio.ensure_future(self._workers.call(self._address, "play", self.plan, self._world.run_tag))
+        call = self._workers.call(self._address, "play", self.plan, self._world.run_tag, self._evaluates)
+        playing = asyncio.ensure_future(call)
         try:
             await asyncio.wait({playing})
         except asyncio.CancelledError:

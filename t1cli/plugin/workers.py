@@ -19,8 +19,8 @@ _ROUTER_SECONDS = 10.0
 logger = logging.getLogger(__name__)
 
 
-def trial_maker(args: Any, campaign: Campaign) -> TrialMaker:
-    """How a rollout makes its trials."""
+def trial_maker(args: Any, campaign: Campaign, *, evaluates: bool = False) -> TrialMaker:
+    """How a rollout, or an evaluation, makes its trials."""
     url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}"
     addresses = _engine_hosts(url)
     if len(addresses) < 2:
@@ -32,7 +32,7 @@ def trial_maker(args: Any, campaign: Campaign) -> TrialMaker:
         workers.close()
         _workers.cache_clear()
         workers = _workers(*wanted)
-    return Trial if workers is None else partial(RemoteTrial, workers)
+    return Trial if workers is None else partial(RemoteTrial, workers, evaluates=evaluates)
 
 
 def _share(campaign: Campaign, addresses: tuple[str, ...]) -> int:

@@ -17,6 +17,10 @@ import yaml
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
+from t1cli.launch.record import RunRecord, describe_session, save_record
+from t1cli.launch.redaction import Redactor
+from t1cli.launch.resume import family_digest
+from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.load import load_experiment
 from t1cli.spec.locate import experiment_names
 
@@ -86,6 +90,66 @@ def test_actor_and_critic_save_apart_and_one_directory_for_both_is_refused(tmp_p
     shared = ["--set", "checkpoint.actor_dir=/ckpt/a", "--set", "checkpoint.critic_dir=/ckpt/a/../a"]
     refused = dry_run("t1-strategy15k", tmp_path, *shared)
     assert "C2" in {refusal["id"] for refusal in refused["refusals"]}
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> RunDirectory:
+    """An attempt of the 122B that has saved rollouts 9 and 19 of both roles."""
+    loaded = load_experiment(Path("t1-strategy15k"), ["engine.ray_address=http://other-head:8265"])
+    run = RunDirectory(tmp_path / "runs/t1-strategy15k/attempt_1")
+    session = describe_session(
+        number=1, digest=loaded.digest, spec_path=loaded.path, accepted=(), redactor=Redactor.of_environment()
+    )
+    record = RunRecord(
+        "t1-strategy15k",
+        1,
+        str(run.path),
+        str(loaded.path),
+        loaded.digest,
+        family_digest(loaded),
+        "slime",
+        "j",
+        (session,),
+    )
+    run.path.mkdir(parents=True)
+    save_record(run, record, Redactor.of_environment())
+    for directory in (run.actor_checkpoints, run.critic_checkpoints):
+        for rollout in (9, 19):
+            place = directory / f"iter_{rollout:07d}"
+            place.mkdir(parents=True)
+            (place / "weights").write_bytes(b"w")
+        (directory / "latest_checkpointed_iteration.txt").write_text("19")
+    return run
+
+
+@pytest.mark.catalogue("C2")
+def test_on_resume_each_role_goes_on_in_its_own_directory_and_nothing_is_written(
+    crashed: RunDirectory, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    answer = dry_run("t1-strategy15k", tmp_path, "--resume")
+    assert sorted(tmp_path.rglob("*")) == before
+    actor, critic = str(crashed.actor_checkpoints), str(crashed.critic_checkpoints)
+    argv = answer["argv"]
+    assert (answer["attempt"], answer["run_dir"]) == (1, str(crashed.path))
+    assert argv[argv.index("--load") + 1] == argv[argv.index("--save") + 1] == actor
+    roles = {entry["role"]: entry["overrides"] for entry in answer["role_file"]["megatron"]}
+    assert (roles["actor"]["save"], roles["critic"]["save"], roles["critic"]["load"]) == (actor, critic, critic)
+    assert {"--no-load-optim", "--no-load-rng"} <= set(argv), "weights alone were saved"
+    # Another head is no other campaign; what weights-only saves lose is said.
+    assert {refusal["id"] for refusal in answer["refusals"]} & {"resume", "running", "C8"} == {"C8"}
+    shared = ["--set", f"checkpoint.actor_dir={actor}", "--set", f"checkpoint.critic_dir={actor}/../actor"]
+    refused = dry_run("t1-strategy15k", tmp_path, "--resume", *shared)
+    assert {"C2", "resume"} <= {refusal["id"] for refusal in refused["refusals"]}
+
+
+def test_no_cluster_is_needed_to_see_what_a_resume_would_run(crashed: RunDirectory, tmp_path: Path) -> None:
+    runs = ["--runs-dir", str(tmp_path / "runs")]
+    said = CliRunner().invoke(app, ["launch", "t1-strategy15k", "--dry-run", "--resume", "--json", *runs])
+    assert said.exit_code == 1, said.output
+    answer = json.loads(said.stdout)
+    assert str(crashed.actor_checkpoints) in answer["argv"]
+    assert "no Ray cluster is named" in " ".join(refusal["message"] for refusal in answer["refusals"])
 
 
 @pytest.mark.catalogue("C9")

@@ -11,7 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from slime_shapes import changed_shapes
+
 from t1cli.plan.build import build_plan
+from t1cli.plugin.patches.shape import SHAPES
 from t1cli.slime.arguments.spelling import SECRETS
 from t1cli.slime.arguments.table import Table, load_table
 from t1cli.slime.compile.campaign import compile_campaign
@@ -55,7 +58,11 @@ def main(arguments: list[str]) -> int:
     verdicts = [_verdict(path, checkout, table) for path in _scripts(checkout)]
     for verdict in verdicts:
         print(_line(verdict))
-    return _totals(verdicts, broken, len(_model_files(checkout)))
+    changed = changed_shapes(checkout)
+    print(
+        f"places that t1 patches, as recorded: {len(SHAPES) - len(changed)} of {len(SHAPES)} {changed or ''}".rstrip()
+    )
+    return _totals(verdicts, broken, len(_model_files(checkout))) or int(bool(changed))
 
 
 def _scripts(checkout: Path) -> list[Path]:

@@ -8,7 +8,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from t1cli.terminal.harness.engine import Engine
+from t1cli.terminal.rollout.batch import TrialMaker
+from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
 from t1cli.terminal.rollout.trial_log import append_trial
@@ -75,22 +76,30 @@ class EvaluationResult:
 
 
 def evaluate(
-    world: TrialWorld, plan: EvaluationPlan, *, on_trial: Callable[[TrialResult], None] | None = None
+    world: TrialWorld,
+    plan: EvaluationPlan,
+    *,
+    on_trial: Callable[[TrialResult], None] | None = None,
+    make_trial: TrialMaker = Trial,
 ) -> EvaluationResult:
     """Run an evaluation in a new event loop; from a coroutine, call it through `asyncio.to_thread`."""
-    return asyncio.run(run_evaluation(world, plan, on_trial=on_trial))
+    return asyncio.run(run_evaluation(world, plan, on_trial=on_trial, make_trial=make_trial))
 
 
 async def run_evaluation(
-    world: TrialWorld, plan: EvaluationPlan, *, on_trial: Callable[[TrialResult], None] | None = None
+    world: TrialWorld,
+    plan: EvaluationPlan,
+    *,
+    on_trial: Callable[[TrialResult], None] | None = None,
+    make_trial: TrialMaker = Trial,
 ) -> EvaluationResult:
     """The same inside a running loop. Leaves nothing running, also when it is cancelled (catalogue S7)."""
     seen = on_trial or (lambda _: None)
     log = world.trials_dir / f"evaluation_{plan.tag}.jsonl"
 
-    async def one(engine: Engine, index: int, repeat: int) -> TrialResult:
+    async def one(engine: MeteredEngine, index: int, repeat: int) -> TrialResult:
         for attempt in range(plan.infrastructure_retries + 1):
-            result = await Trial(world, _trial_plan(world, plan, (index, repeat, attempt)), engine).run()
+            result = await make_trial(world, _trial_plan(world, plan, (index, repeat, attempt)), engine).run()
             append_trial(log, result)
             if result.outcome.scored:
                 break
@@ -99,8 +108,9 @@ async def run_evaluation(
 
     try:
         async with world.connect() as engine, asyncio.TaskGroup() as group:
+            metered = MeteredEngine(engine)
             running = [
-                group.create_task(one(engine, index, repeat))
+                group.create_task(one(metered, index, repeat))
                 for index in range(len(plan.tasks))
                 for repeat in range(plan.repeats)
             ]

@@ -88,6 +88,9 @@ def _of_the_suite(mark: str, places: str) -> Iterator[tuple[int, str]]:
             continue
 
 
+_AGENT_PORTS = ("dashboard-agent-listen", "dashboard-agent-grpc", "runtime-env-agent", "metrics-export")
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -139,6 +142,8 @@ class Head:
         self.mark, self.temp_dir = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="t1-ray-", dir="/tmp"))
         self._ray(
             "--head",
+            "--no-monitor",
+            f"--ray-client-server-port={free_port()}",
             "--node-ip-address=127.0.0.1",
             f"--port={self.port}",
             "--dashboard-host=127.0.0.1",
@@ -173,9 +178,10 @@ class Head:
         return Jobs.open(ClusterAddress(self.url, "test"))
 
     def _ray(self, *arguments: str) -> None:
-        # The agent's default port is taken wherever a second Ray runs on the machine, and no job is accepted then.
-        agent = f"--dashboard-agent-listen-port={free_port()}"
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=4", "--num-gpus=0", agent]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=4", "--num-gpus=0"]
+        # Defaults are taken wherever a second Ray runs on the machine, and no job is accepted then. And Ray gives an
+        # agent that finds a port by itself 15 seconds to say which.
+        command += [f"--{name}-port={free_port()}" for name in _AGENT_PORTS]
         # Not through a pipe: Ray's daemons would keep it open.
         with tempfile.TemporaryFile() as output:
             ended = subprocess.run([*command, *arguments], env=self.environment, stdout=output, stderr=output)
@@ -243,6 +249,9 @@ def values(head: Head) -> Callable[..., list[str]]:
             "checkpoint.every_rollouts=2",
             "algorithm.critic.critic_only_steps=0",
             "model.checkpoints.warm_critic=null",
+            # Named for the checks; the double has no such weights.
+            "model.checkpoints.hf=/nonexistent/hf",
+            "model.checkpoints.torch_dist=/nonexistent/torch_dist",
             "sandbox.capacity=2",
             *overrides,
         ]

@@ -38,7 +38,7 @@ from t1cli.terminal.trajectory.store import load_rows
 
 from .conftest import EVALUATION, ROOT, SECRETS, Head, Listener, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def run_of(options, name: str) -> RunDirectory:
@@ -106,7 +106,7 @@ def test_a_stop_request_waits_for_a_save_and_a_resume_goes_on(head: Head, load, 
     loaded = load("stops", "rollout.num_rollouts=40", *small)
     run = run_of(options, "stops")
     failures = _in_background(lambda: launch(loaded, options, listener, stages))
-    wait_until(lambda: _rollouts(run) >= 1, 400, "the first rollout")
+    wait_until(lambda: _rollouts(run) >= 1, 1200, "the first rollout")
     with pytest.raises(Refused, match="running"):
         launch(loaded, options, Listener(), stages)
     elsewhere = replace(options, runs_root=options.runs_root / "elsewhere")
@@ -117,7 +117,7 @@ def test_a_stop_request_waits_for_a_save_and_a_resume_goes_on(head: Head, load, 
     _no_secret(head, run)
     answer = stop_after_next_save(run.path.parent)
     assert answer.stops_after_rollouts is not None and answer.job_id == read_ray_job(run).job_id
-    failures.join(400)
+    failures.join(1200)
     assert standing(run).state is RunState.STOPPED
     first = _rollouts(run)
     assert first < 40
@@ -173,7 +173,8 @@ def _checkpoint(directory: Path, *rollouts: int) -> Path:
 
 
 def test_one_step_is_evaluated_before_its_first_step(head: Head, load, listener, stages, options) -> None:
-    pipeline = ("rollout.pipeline=one_step", "rollout.num_rollouts=2", *EVALUATION, "evaluation.every_rollouts=2")
+    ahead = ("rollout.pipeline=one_step", "rollout.max_staleness=1", "rollout.num_rollouts=2")
+    pipeline = (*ahead, *EVALUATION, "evaluation.every_rollouts=2")
     launch(load("ahead", *pipeline), options, listener, stages)
     run = run_of(options, "ahead")
     assert standing(run).state is RunState.FINISHED
@@ -208,7 +209,7 @@ def test_a_killed_launcher_leaves_a_job_that_is_followed_again(head: Head, load,
     loaded = load("orphan", "rollout.num_rollouts=12", "engine.env.STUB_TRAIN_SECONDS='1.0'")
     run = run_of(options, "orphan")
     child = _launch_in_a_process(loaded, options)
-    wait_until(lambda: _rollouts(run) >= 1, 400, "the first rollout")
+    wait_until(lambda: _rollouts(run) >= 1, 1200, "the first rollout")
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert standing(run).state is RunState.UNKNOWN
@@ -224,10 +225,10 @@ def test_stopping_now_names_what_is_lost(head: Head, load, listener, stages, opt
     loaded = load("now", "rollout.num_rollouts=50", "engine.env.STUB_TRAIN_SECONDS='0.5'")
     run = run_of(options, "now")
     ended = _in_background(lambda: launch(loaded, options, listener, stages))
-    wait_until(lambda: _rollouts(run) >= 3, 400, "three rollouts")
+    wait_until(lambda: _rollouts(run) >= 3, 1200, "three rollouts")
     answer = stop_now(run.path.parent)
     assert answer.ended and answer.lost_rollouts and answer.lost_rollouts[0] % 2 == 0
-    ended.join(300)
+    ended.join(1200)
     assert standing(run).state is RunState.INTERRUPTED
 
 
@@ -251,9 +252,9 @@ def test_a_killed_head_is_recovered_from(weights: Path, load, listener, stages, 
         loaded = load("lost", "rollout.num_rollouts=9", *over)
         run = run_of(options, "lost")
         ended = _in_background(lambda: launch(loaded, options, listener, stages))
-        wait_until(lambda: (run.actor_checkpoints / "iter_0000001").exists(), 400, "a save")
+        wait_until(lambda: (run.actor_checkpoints / "iter_0000001").exists(), 1200, "a save")
         assert mine.kill() > 3
-        ended.join(300)
+        ended.join(1200)
         assert standing(run).state is RunState.FAILED and "CouldNotAsk" in standing(run).detail
         with pytest.raises(Refused, match="may still run"):
             launch(loaded, replace(options, resume=True), listener, stages)

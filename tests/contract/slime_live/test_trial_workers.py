@@ -25,9 +25,9 @@ from t1cli.plugin import hooks
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.trajectory.store import load_rows
 
-from .conftest import DOUBLE, TASKS, wait_until
+from .conftest import DOUBLE, EVALUATION, TASKS, free_port, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 NODES = ("127.0.0.2", "127.0.0.3")
 
 
@@ -48,10 +48,11 @@ def two_nodes() -> Iterator[None]:
         from ray.cluster_utils import Cluster as RayCluster
 
         head = {"node_ip_address": "127.0.0.1", "num_cpus": 1, "temp_dir": str(place), "include_dashboard": False}
+        head |= _agent_ports()
         cluster = RayCluster(initialize_head=True, head_node_args=head)
         try:
             for address in NODES:
-                cluster.add_node(node_ip_address=address, num_cpus=2, wait=True)
+                cluster.add_node(node_ip_address=address, num_cpus=2, wait=True, **_agent_ports())
             ray.init(address=cluster.address, log_to_driver=False, _node_ip_address="127.0.0.1")
             wait_until(lambda: len([node for node in ray.nodes() if node["Alive"]]) == 3, 240, "three nodes")
             yield
@@ -63,13 +64,19 @@ def two_nodes() -> Iterator[None]:
     wait_until(lambda: not Cluster(mark, place).processes(), 120, "no process of the cluster left")
 
 
+def _agent_ports() -> dict[str, int]:
+    """Ray gives an agent that finds a port by itself 15 seconds to say which."""
+    names = ("dashboard_agent_listen_port", "runtime_env_agent_port", "metrics_agent_port", "metrics_export_port")
+    return {name: free_port() for name in names}
+
+
 @pytest.fixture
 def args(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Namespace]:
     """slime's namespace with an engine behind a router that names one engine on each node."""
     from t1cli.embedded.server_process import inference_server
 
     small = ("rollout.batch_size=6", "rollout.max_turns=2", "rollout.context_tokens=256", "sandbox.capacity=4")
-    spec = load_experiment(Path("quickstart"), [*small, f"tasks.path={TASKS}", "engine.kind=slime"]).spec
+    spec = load_experiment(Path("quickstart"), [*small, *EVALUATION, f"tasks.path={TASKS}", "engine.kind=slime"]).spec
     run = tmp_path / "runs/quickstart/attempt_1"
     ours = {"spec": spec.model_dump(mode="json"), "run_dir": str(run), "family": "f" * 12, "session": 1}
     ours |= {"actor_dir": str(run / "checkpoints/actor"), "critic_dir": str(run / "checkpoints/critic")}
@@ -163,4 +170,9 @@ def test_trials_run_on_the_rollout_nodes_and_a_lost_node_costs_no_sample(two_nod
     calls.clear()
     output = hooks.generate_rollout(args, 2, None, evaluation=False)
     assert output.metrics["terminal/groups"] == 6 and output.metrics["terminal/failed"] == 0
+    assert {address for address, method in calls if method == "play"} == set(NODES)
+
+    calls.clear()
+    measured = hooks.generate_rollout(args, 2, None, evaluation=True)
+    assert measured.metrics["eval/held-out/scored"] == measured.metrics["eval/held-out/scheduled"] == 4
     assert {address for address, method in calls if method == "play"} == set(NODES)

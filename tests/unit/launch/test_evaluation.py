@@ -85,9 +85,10 @@ def test_an_eval_only_run_has_what_megatron_asserts_and_no_critic() -> None:
     assert [p for p in evaluation_problems(spec, compiled) if p.severity == "error"] == []
 
 
-@pytest.mark.parametrize("pipeline", ["sync", "one_step"])
-def test_every_pipeline_is_evaluated_by_the_synchronous_entry(pipeline: str) -> None:
-    spec = load_experiment(Path("quickstart"), [*ON_SLIME, f"rollout.pipeline={pipeline}"]).spec
+@pytest.mark.parametrize(("pipeline", "staleness"), [("sync", 0), ("one_step", 1)])
+def test_every_pipeline_is_evaluated_by_the_synchronous_entry(pipeline: str, staleness: int) -> None:
+    lag = (f"rollout.pipeline={pipeline}", f"rollout.max_staleness={staleness}")
+    spec = load_experiment(Path("quickstart"), [*ON_SLIME, *lag]).spec
     argv = compile_evaluation(spec, RunDirectory(Path("/r/x.eval/attempt_1")), "/c").argv
     assert argv[0].endswith("/train.py") and "--keep-old-actor" not in argv
 
@@ -156,6 +157,15 @@ def test_a_lost_answer_is_not_a_small_one(tmp_path: Path, listener: Listener) ->
     assert read_measured(run.path, log) is None
     log.write_text("".join(f"{line}\n" for line in lines[:2]))
     assert read_measured(run.path, log) is None
+
+
+def test_the_exit_code_says_whether_every_trial_was_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["eval", "/w", "t1-strategy15k", "--json", "--runs-dir", str(tmp_path)]
+    for solved, code in (({"a": [1.0], "b": [0.0]}, 0), ({"a": [1.0]}, 1)):
+        found = summarise("tb", "/w", Measured(2, solved, [1.0] * len(solved)))
+        monkeypatch.setattr("t1cli.launch.evaluate_job.evaluate_as_job", lambda *_, found=found: found)
+        answer = CliRunner().invoke(app, arguments)
+        assert answer.exit_code == code and json.loads(answer.stdout)["scored"] == len(solved)
 
 
 def test_a_directory_without_a_save_is_refused_before_anything_starts(tmp_path: Path) -> None:
