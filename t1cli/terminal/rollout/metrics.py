@@ -10,12 +10,17 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import psutil
 
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.rollout.signal import signal_shares
 from t1cli.terminal.trajectory.audit import TokenLedger
 from t1cli.terminal.trajectory.row import RELATIONS, TrainingRow
+
+GIB: Final = 2**30
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ def rollout_metrics(population: RolloutPopulation) -> dict[str, float]:
         **_groups(population.accepted),
         **signal_shares(population.accepted),
         **_times(population),
+        "host/memory_available_gib": psutil.virtual_memory().available / GIB,
     }
 
 

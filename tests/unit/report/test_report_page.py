@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -192,6 +193,30 @@ def test_in_chromium_nothing_sticks_out(html: str, tmp_path: Path, width: int) -
     # The frame's own scroll bar takes up to 15 pixels.
     assert int(found[1]) <= int(found[2])
     assert width - 15 <= int(found[2]) <= width
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("T1_CHROMIUM") or not shutil.which("chromium"), reason="`make verify-watch`")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(html: str, tmp_path: Path, scheme: str) -> None:
+    """Every rule of axe-core, run inside Chromium on the whole page."""
+    axe = Path(pytest.importorskip("axe_core_python").__file__).with_name("axe.min.js")
+    (tmp_path / "axe.js").write_bytes(axe.read_bytes())
+    run_axe = (
+        '<script src="axe.js"></script><script>onload = () => axe.run(document).then(found => {'
+        "document.title = 'AXE' + JSON.stringify({passes: found.passes.length, "
+        "violations: found.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html).slice(0, 2)])})})</script>"
+    )
+    (tmp_path / "report.html").write_text(html.replace("</body>", run_axe + "</body>"), encoding="utf-8")
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile",
+               *(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []),
+               "--virtual-time-budget=30000", "--dump-dom", (tmp_path / "report.html").as_uri()]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    found = re.search(r"<title>AXE(.*?)</title>", done.stdout, re.DOTALL)
+    assert found is not None, done.stdout[:500]
+    answer = json.loads(unescape(found[1]))
+    assert answer["passes"] > 15, answer
+    assert [fault for fault in answer["violations"] if fault[1] in ("serious", "critical")] == []
 
 
 def test_trials_worth_reading_are_named_with_their_reasons(run: RunDirectory) -> None:
