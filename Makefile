@@ -7,7 +7,7 @@ SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
 .PHONY: verify-slime-live verify-preflight help install sandbox quickstart test lint types docs clean \
-        verify-learning verify-replay verify-memory verify-watch verify-slime
+        verify-learning verify-replay verify-memory verify-watch verify-slime verify-fidelity
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -54,6 +54,13 @@ verify-learning: install ## Prove that training learns: 3 seeds and a control (a
 
 verify-replay: install ## Prove what routing replay does to the log-prob gap.
 	$(BIN)/python -m t1cli.embedded.replay_study
+
+# T1_SLIME=PATH tries slime's own layers from a checkout instead of their double.
+verify-fidelity: install ## Prove that trajectories, routes and the split GatedDeltaNet are those of the sampler and of one rank.
+	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/plugin/parallel
+	$(BIN)/python -m pytest -p no:xdist -m slow -s tests/unit/terminal/trajectory
+	$(BIN)/python -m pytest -p no:xdist -s tests/unit/terminal/trajectory/test_mutations.py tests/unit/terminal/trajectory/test_real_tokenizer.py
+	$(BIN)/python tests/perf/trajectory_assembly.py
 
 verify-memory: install ## Predict every measured memory case, search the 122B, trace Megatron if it is installed.
 	$(BIN)/python -m memory_model.evaluate

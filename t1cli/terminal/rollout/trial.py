@@ -22,6 +22,7 @@ from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError
 from t1cli.terminal.trajectory.assemble import Assembler, RowLabel
 from t1cli.terminal.trajectory.row import TrainingRow
+from t1cli.terminal.trajectory.text_space import HasText
 
 T = TypeVar("T")
 
@@ -43,7 +44,8 @@ class Trial:
         self._world, self._engine = world, engine
         self._budgets: Budgets = world.budgets(plan.task)
         self._agent: BuiltinAgent | None = None
-        self._assembler = Assembler(trial_id=plan.trial_id, routing=world.routing)
+        text = world.template.text if isinstance(world.template, HasText) else None
+        self._assembler = Assembler(trial_id=plan.trial_id, routing=world.routing, text=text)
         self._seconds: dict[str, float] = {}
         self._close_problem = ""
         self._cancelled_for = ""

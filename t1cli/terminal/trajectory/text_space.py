@@ -10,7 +10,7 @@ import codecs
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 LOOKBACK: Final = 4
 """Ids to decode before the first one of interest: no UTF-8 character has more bytes."""
@@ -25,6 +25,16 @@ class TextSpace(Protocol):
         A character of several ids belongs to the last of them. Bytes that are no UTF-8 become U+FFFD. A special id
         is `atom(id)`.
         """
+        ...
+
+
+@runtime_checkable
+class HasText(Protocol):
+    """A template or tokenizer that knows what single ids say."""
+
+    @property
+    def text(self) -> TextSpace | None:
+        """Its text space; None when it cannot tell."""
         ...
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t1cli.errors import Refused
+from t1cli.terminal.trajectory.byte_level import byte_level_text
+from t1cli.terminal.trajectory.text_space import TextSpace
 
 if TYPE_CHECKING:
     import tokenizers
@@ -24,11 +26,20 @@ class CheckpointTokenizer:
         tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
         self._controls = {token.content: identifier for identifier, token in added.items() if token.special}
+        self._added = {identifier: token.content for identifier, token in added.items()}
 
     @property
     def controls(self) -> Mapping[str, int]:
         """The special tokens by name. No text ever encodes to one of them."""
         return self._controls
+
+    @property
+    def text(self) -> TextSpace | None:
+        """What single ids say, for the assembly of trajectories; None for a vocabulary that is not byte-level."""
+        if type(self._tokenizer.decoder).__name__ != "ByteLevel":
+            return None
+        specials = frozenset(self._controls.values())
+        return byte_level_text(self._tokenizer.id_to_token, added=self._added, special_ids=specials)
 
     def encode(self, text: str) -> list[int]:
         """Ids of plain text, without anything put before or after it."""

@@ -11,6 +11,7 @@ from t1cli.terminal.harness.chat.message import Message, Tool
 from t1cli.terminal.harness.chat.renderer import Renderer
 from t1cli.terminal.harness.chat.reply import ParsedReply
 from t1cli.terminal.harness.chat_template import Conversation, Reply
+from t1cli.terminal.trajectory.text_space import HasText, TextSpace
 
 SHELL: Final[Tool] = {
     "type": "function",
@@ -48,6 +49,12 @@ class CommandTemplate:
     def stop_ids(self) -> tuple[int, ...]:
         """Ids that end a reply; the sampled one stays part of it."""
         return self.renderer.stop_ids
+
+    @property
+    def text(self) -> TextSpace | None:
+        """What single ids say; None when the tokenizer cannot tell."""
+        tokenizer = getattr(self.renderer, "tokenizer", None)
+        return tokenizer.text if isinstance(tokenizer, HasText) else None
 
     def begin(self, instruction: str) -> Conversation:
         """A chat about a task. Raises CannotRender."""
