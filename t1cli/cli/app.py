@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "launch",
     "watch",
     "report",
+    "audit",
     "runs",
     "status",
     "logs",
