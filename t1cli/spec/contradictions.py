@@ -76,7 +76,7 @@ def _located(found: Contradiction, tree: Node) -> Diagnostic:
     return Diagnostic(found.message, place.exact, place.source_line, found.hint)
 
 
-def _batch(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
+def _surplus(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     rollout = blocks.get("rollout", RolloutSpec)
     if rollout is None:
         return
@@ -87,8 +87,11 @@ def _batch(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
             f"over_sampling_batch_size {surplus} is below batch_size {rollout.batch_size}: the batch never fills",
             f"at least {rollout.batch_size}, or null for no surplus",
         )
-    algorithm = blocks.get("algorithm", GRPO)
-    if algorithm is None:
+
+
+def _groups(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
+    rollout, algorithm = blocks.get("rollout", RolloutSpec), blocks.get("algorithm", GRPO)
+    if rollout is None or algorithm is None:
         return
     if rollout.samples_per_prompt < 2 and algorithm.loss == "policy_loss" and algorithm.estimator in _GROUP_BASELINES:
         yield Contradiction(
@@ -138,15 +141,18 @@ def _summary(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
         )
 
 
-def _budgets(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
+def _replies(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     blocks_with_budget = (blocks.get("rollout", RolloutSpec), blocks.get("evaluation", EvaluationSpec))
     for name, block in zip(("rollout", "evaluation"), blocks_with_budget, strict=True):
         if block is not None and block.max_new_tokens_per_turn > block.context_tokens:
             yield Contradiction(
                 f"{name}.max_new_tokens_per_turn",
                 f"one reply of {block.max_new_tokens_per_turn} tokens exceeds the wall of {block.context_tokens}",
-                f"below {block.context_tokens}",
+                f"at most {block.context_tokens}",
             )
+
+
+def _trials(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     rollout = blocks.get("rollout", RolloutSpec)
     if rollout is None:
         return
@@ -192,7 +198,7 @@ def _pipeline(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
         yield Contradiction("topology.pp", f"pp {topology.pp} for {layers} layers leaves empty stages", f"≤ {layers}")
 
 
-def _colocated(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
+def _cluster(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     topology, hardware = blocks.get("topology", TopologySpec), blocks.get("hardware", HardwareSpec)
     if topology is None or hardware is None:
         return
@@ -209,6 +215,13 @@ def _colocated(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
             f"{per_node} training GPUs on nodes with {hardware.gpus_per_node}",
             f"at most {hardware.gpus_per_node}",
         )
+
+
+def _colocated(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
+    topology, hardware = blocks.get("topology", TopologySpec), blocks.get("hardware", HardwareSpec)
+    if topology is None or hardware is None:
+        return
+    per_node = topology.train_gpus_per_node
     training = topology.train_nodes * (hardware.gpus_per_node if per_node is None else per_node)
     if topology.colocated and topology.rollout_gpus != training:
         yield Contradiction(
@@ -252,12 +265,15 @@ def _critic(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
 _GROUP_BASELINES = ("grpo", "gspo", "cispo")
 
 RULES: tuple[Rule, ...] = (
-    _batch,
+    _surplus,
+    _groups,
     _staleness,
     _summary,
-    _budgets,
+    _replies,
+    _trials,
     _directories,
     _pipeline,
+    _cluster,
     _colocated,
     _architecture,
     _critic,
