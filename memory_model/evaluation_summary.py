@@ -92,27 +92,41 @@ def _mean(values: Iterable[float]) -> float | None:
     return sum(listed) / len(listed) if listed else None
 
 
+LEGEND = """\
+measured, predicted, band: GiB of one GPU, of a whole node for kind `host`. error: predicted over measured.
+left out: the error with the fitted imbalance fitted to the other models only. expressed: cases whose every part this
+model knows. Errors in percent are those of readings of 8 GiB and more where there are any, smaller ones are in GiB."""
+_NAMES = {
+    "high_above_8_gib": "max_allocated of 8 GiB and more, high quality",
+    "med_above_8_gib": "max_allocated of 8 GiB and more, med quality",
+    "below_8_gib": "max_allocated below 8 GiB",
+}
+
+
 def render(rows: Sequence[Row]) -> str:
     """Rows and totals for people."""
-    lines = [f"{'case':9} {'model':42} {'kind':13} {'measured':>9} {'predicted':>9} {'error':>7} {'band':>15} verdict"]
-    lines += [_line(row) for row in rows]
     body = summary(rows)
-    lines.append("")
-    lines += [_total(name, figures) for name, figures in body["totals"].items()]
+    lines = [f"{'case':9} {'model':42} {'kind':13} {'measured':>9} {'predicted':>9} {'error':>7} {'band':>15} verdict"]
+    lines += [*(_line(row) for row in rows), "", LEGEND, ""]
+    lines += [_total(_NAMES.get(name, name), figures) for name, figures in body["totals"].items()]
     for source, qualities in body["summary"].items():
-        lines += [_total(f"{source} {quality}", figures) for quality, figures in qualities.items()]
-    bands, verdicts = body["bands"], body["verdicts"]
+        lines += [_total(f"{source}, {quality} quality", figures) for quality, figures in qualities.items()]
+    return "\n".join([*lines, *_judged(body["bands"], body["verdicts"])])
+
+
+def _judged(bands: dict[str, Any], verdicts: dict[str, Any]) -> list[str]:
+    lines = []
     if bands["coverage"] is not None:
         lines.append(
             f"bands cover {100 * bands['coverage']:.1f} % of rows, median width {bands['median_width_pct']:.1f} %; "
             f"outside: {', '.join(bands['not_covered']) or 'none'}"
         )
+    ran_out = ", ".join(f"{case} {verdict}" for case, verdict in verdicts["oom_rows"].items())
+    called = ", ".join(verdicts["fitting_rows_called_oom"])
     lines.append(
-        f"out-of-memory rows: {verdicts['oom_rows']}; fitting rows called OOM: "
-        f"{verdicts['fitting_rows_called_oom'] or 'none'}"
+        f"verdicts on runs that ran out of memory: {ran_out or 'none'}; on runs that fitted, OOM: {called or 'none'}"
     )
-    lines += [f"cannot express {item['id']}: {item['why']}" for item in bands["not_expressed"]]
-    return "\n".join(lines)
+    return lines + [f"cannot express {item['id']}: {item['why']}" for item in bands["not_expressed"]]
 
 
 def _line(row: Row) -> str:
@@ -129,7 +143,7 @@ def _total(name: str, figures: dict[str, Any]) -> str:
         value = figures[key]
         return "-" if value is None else f"{value:+.2f} %" if key in ("bias_pct", "worst_pct") else f"{value:.2f} %"
 
-    small = "" if figures["small_mae_gib"] is None else f", below 8 GiB {figures['small_mae_gib']:.3f} GiB"
+    small = "" if figures["small_mae_gib"] is None else f"; below 8 GiB {figures['small_mae_gib']:.3f} GiB off"
     return (
         f"{name}: {figures['expressed']}/{figures['rows']} expressed, mean error {percent('mae_pct')} "
         f"(left out {percent('left_out_mae_pct')}), bias {percent('bias_pct')}, worst {percent('worst_pct')}{small}"

@@ -12,6 +12,10 @@ from t1cli.plan.search import FoundLayout, SearchAnswer
 from t1cli.ui.console import answer
 
 BEST, MISSES, WIDEST = 10, 3, 100
+LEGEND = (
+    "* the axes of the experiment now; peak, and the high end of its band: GiB of the fullest GPU; score: a price "
+    "to order by, 1 without pipeline bubble, communication, recomputation and offload, and no measured time"
+)
 
 
 def print_search(found: SearchAnswer, *, source: str) -> None:
@@ -34,6 +38,8 @@ def search_lines(found: SearchAnswer, *, source: str, width: int) -> Iterator[st
     own = next((layout for layout in found.layouts if layout.current), None)
     for layout in [*shown, *([own] if own is not None and own not in shown else [])]:
         yield _row(layout)
+    yield ""
+    yield from textwrap.wrap(LEGEND, width, initial_indent="  ", subsequent_indent="  ")
     yield ""
     yield from _nearest_misses(found, width)
     yield (
