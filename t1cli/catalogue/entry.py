@@ -46,6 +46,8 @@ class Entry(BaseModel):
     """What to do about it."""
     source: str
     """Where it was seen."""
+    example: str = ""
+    """Arguments of `t1 plan` under which it can be seen; empty where no plan tells it."""
 
 
 @cache

@@ -51,6 +51,7 @@ def _section(item: Explained) -> str:
     )
     lines = [f'\n<a id="{entry.id.lower()}"></a>\n\n### {entry.id}: {entry.title}\n\n']
     lines += [f"- **{label}:** {text.strip()}\n" for label, text in told]
+    lines += [f"- **See it:** `t1 plan {entry.example}`\n"] if entry.example else []
     lines.append("\n| caught in | by | what it says |\n|---|---|---|\n")
     lines += [_caught(catcher) for catcher in item.catchers]
     return "".join(lines) + "".join(_proven(item))

@@ -43,6 +43,8 @@ def _print_mode(item: Explained) -> None:
     _print_field("fix", entry.fix)
     _print_field("tests", f"{len(item.tests)}, such as {item.tests[0]}" if item.tests else "in a checkout of t1")
     _print_field("seen in", entry.source)
+    if entry.example:
+        answer().print(f"  {'see it':<{_LABEL}}t1 plan {entry.example}")
 
 
 def _print_catcher(catcher: Catcher) -> None:

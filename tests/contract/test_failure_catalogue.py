@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,10 @@ from t1cli.catalogue.catchers import catchers
 from t1cli.catalogue.entry import FAMILIES, Entry, entries
 from t1cli.catalogue.page import PAGE_FILE, page_text
 from t1cli.catalogue.proofs import proofs
+from t1cli.plan.build import build_plan
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.fields import all_keys
+from t1cli.spec.load import load_experiment
 from t1cli.spec.locate import data_root
 
 # As of 2026-11-30: (row, stage) pairs that nothing catches yet, and rows that no test proves. A pair leaves this
@@ -57,6 +60,18 @@ def test_the_words_of_a_row_hold(entry: Entry) -> None:
     named = set(_KEY.findall(f"{entry.fix} {entry.symptom} {entry.mechanism}"))
     assert {key for key in named if key not in keys and not any(k.startswith(f"{key}.") for k in keys)} == set()
     assert all(len(text) > 10 for text in (entry.title, entry.symptom, entry.first_guess, entry.mechanism, entry.fix))
+
+
+@pytest.mark.parametrize("entry", [e for e in entries().values() if e.example], ids=lambda entry: entry.id)
+def test_the_example_of_a_row_shows_it(entry: Entry) -> None:
+    name, *settings = entry.example.replace("--set ", "").split()
+    plan = build_plan(load_experiment(Path(name), settings))
+    assert entry.id in {finding.id for finding in plan.findings}
+
+
+def test_what_a_plan_tells_has_an_example() -> None:
+    told = {id_ for id_, these in catchers().items() if any(c.kind == "finding" for c in these)}
+    assert {entry.id for entry in entries().values() if entry.example} == told
 
 
 def test_the_committed_page_is_the_generated_one() -> None:

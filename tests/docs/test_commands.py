@@ -75,6 +75,15 @@ def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
+def test_own_tasks_are_ready_within_twelve_commands() -> None:
+    (page,) = (page for page in pages() if page.name == "docs/guides/own-tasks.md")
+    commands = [
+        c.text for block in page.blocks() if block.has_commands and block.mode == "run" for c in block.commands()
+    ]
+    first = next(number for number, command in enumerate(commands) if command.startswith("t1 init"))
+    assert commands.index("t1 preflight experiment.yaml") - first < 12
+
+
 PYTHON = [b for page in pages() for b in page.blocks() if b.language == "python" and b.mode == "run"]
 
 

@@ -13,7 +13,8 @@ from docs_site.html import SECTIONS, build_site, place_of
 from docs_site.pages import ROOT, Page, pages
 
 
-@pytest.mark.parametrize("name", PAGES)
+# The others have their test beside what they are generated from.
+@pytest.mark.parametrize("name", ["checks.md", "cli.md", "exit-codes.md"])
 def test_a_generated_page_is_current(name: str) -> None:
     assert (REFERENCE / name).read_text(encoding="utf-8") == PAGES[name](), "run: make docs"
 
