@@ -6,8 +6,8 @@ T1     := $(BIN)/t1
 SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: verify-slime-live verify-preflight help install sandbox quickstart test lint types docs clean \
-        verify-learning verify-replay verify-memory verify-watch verify-slime verify-fidelity
+.PHONY: verify-slime-live verify-chat verify-preflight help install sandbox quickstart test lint types docs clean \
+        verify-learning verify-replay verify-memory verify-sandboxes verify-watch verify-slime verify-fidelity
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -72,6 +72,10 @@ verify-watch: install ## Prove the log classifier's speed against grep on 600 MB
 	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest tests/perf/test_log_scan.py -s
 	T1_CHROMIUM=1 $(BIN)/python -m pytest tests/unit/report
 
+verify-chat: install ## Prove appended chats on Qwen's real vocabularies, and on a checkpoint: CHECKPOINT=DIR FAMILY=NAME.
+	$(BIN)/python -m pytest -p no:xdist -m slow tests/unit/terminal/harness
+	@if [ -n "$(CHECKPOINT)" ]; then $(BIN)/python tests/verify/chat_checkpoint.py "$(CHECKPOINT)" "$(FAMILY)"; fi
+
 SLIME_VERSION ?= 0.3.0
 verify-slime: install ## Convert, bring back and plan every launch script of a slime checkout: SLIME=PATH.
 	$(BIN)/python tests/verify/slime_checkout.py "$(SLIME)" $(SLIME_VERSION)
@@ -80,6 +84,10 @@ verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask
 	$(BIN)/python tests/perf/measure_preflight.py
 	$(BIN)/python tests/perf/kill_preflight.py
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/preflight_live
+
+verify-sandboxes: install ## Prove what local sandboxes do at full size, and each fault at each moment (many minutes).
+	$(BIN)/python tests/perf/verify_sandboxes.py
+	T1_VERIFY=1 $(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/terminal/pool/test_fault_moments.py
 
 verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 10 minutes).
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/slime_live
