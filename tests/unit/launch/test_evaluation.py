@@ -13,13 +13,15 @@ from typer.testing import CliRunner
 
 from t1cli.cli.app import app
 from t1cli.errors import BadInput, Refused
+from t1cli.launch.backend import End, Occupation, Started
 from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job
 from t1cli.launch.evaluation import summarise
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.gates import Refusal
 from t1cli.launch.job_log import LOG_NAME
+from t1cli.launch.json_files import write_json
 from t1cli.launch.lock import hand_over, lock_holder, mutex
-from t1cli.launch.measured import FILE, Measured, TrialSeen, end_line, read_measured
+from t1cli.launch.measured import FILE, Measured, TrialSeen, end_line, read_measured, write_measured
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.proposal import LaunchOptions
 from t1cli.launch.run_directory import RunDirectory
@@ -141,6 +143,27 @@ def test_a_second_evaluation_waits_for_the_first(tmp_path: Path, listener: Liste
         other.wait()
     assert backend.jobs == []
     assert evaluate_as_job(request_of(tmp_path, backend), listener).complete
+
+
+def test_a_job_that_nobody_follows_is_followed_again_by_the_same_request(tmp_path: Path, listener: Listener) -> None:
+    before, after = Measured(2, {"a": [1.0]}, [1.0]), Measured(2, {"a": [1.0, 1.0]}, [1.0, 1.0])
+    request = request_of(tmp_path, FakeBackend(evaluation=before))
+    assert not evaluate_as_job(request, listener).complete
+    run = RunDirectory(tmp_path / "runs/quickstart.eval/attempt_1")
+    write_json(run.path / "evaluation_request.json", {"checkpoint": "/w"})
+
+    def end() -> End:
+        write_measured(run.path, after)
+        return "finished"
+
+    living = FakeBackend()
+    living.occupation = lambda campaign: Occupation(
+        "job-1", True, None, lambda job: Started("job-1", ProcessIdentity.of(), end)
+    )
+    assert evaluate_as_job(replace(request, backend=living), listener).complete
+    assert living.jobs == [] and not (run.path.parent / "attempt_2").exists(), "nothing new was started"
+    with pytest.raises(Refused, match="job-1 is still running: it evaluates /w"):
+        evaluate_as_job(replace(request, backend=living, checkpoint="/other"), listener)
 
 
 def test_a_lost_answer_is_not_a_small_one(tmp_path: Path, listener: Listener) -> None:
