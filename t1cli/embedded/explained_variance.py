@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+COLD_BELOW = -1.0
+"""More variance added than there was: twice that of the returns is left."""
 _LEAST_VARIANCE = 1e-12
 
 
@@ -22,6 +24,19 @@ class ValueFit:
     value_mean: float
     return_mean: float
     return_std: float
+    value_std: float = math.nan
+
+    @property
+    def starts_cold(self) -> bool | None:
+        """Whether a critic with this fit has learned nothing yet, on its first batch; None where it cannot be told.
+
+        A fresh head adds variance instead of explaining some (the T1 report's began at -33.6), or says the same of
+        every token and explains exactly none. A warm one begins near 0 or above. A constant offset is not seen: the
+        figure compares variances, so look at the two means beside it.
+        """
+        if self.explained_variance is None:
+            return None
+        return self.explained_variance < COLD_BELOW or self.value_std**2 < _LEAST_VARIANCE
 
 
 def value_fit(
@@ -43,6 +58,7 @@ def value_fit(
         value_mean=float(values.mean(dtype=np.float64)),
         return_mean=float(returns.mean(dtype=np.float64)),
         return_std=float(returns.std(dtype=np.float64)),
+        value_std=float(values.std(dtype=np.float64)),
     )
 
 

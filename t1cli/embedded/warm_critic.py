@@ -8,27 +8,21 @@ lambda 1 that is the return at every token). Training stops where trials it did 
 from __future__ import annotations
 
 import argparse
-import copy
 import itertools
 import json
 import os
-import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from t1cli.embedded.batches import MicroBatch, micro_batches
-from t1cli.embedded.explained_variance import value_fit
 from t1cli.embedded.first_weights import first_weights
 from t1cli.embedded.measure import open_bench
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.siblings import held_out_names, sibling_stream, write_tasks
+from t1cli.embedded.value_regression import Settings, fit_values
 from t1cli.embedded.weights import read_weights, save_weights
 from t1cli.errors import T1Error
 from t1cli.spec.experiment import ExperimentSpec
@@ -38,26 +32,6 @@ from t1cli.terminal.trajectory.row import TrainingRow
 CRITIC_FILE = "critic.safetensors"
 CRITIC_MANIFEST = "critic.json"
 _STREAM_SEEDS = 7_000_003
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the critic is fitted."""
-
-    trials: int = 900
-    held_out: int = 180
-    epochs: int = 8
-    batch: int = 60
-    learning_rate: float = 5e-4
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The best critic on held-out trials."""
-
-    model: TinyMoE
-    explained_variance: float
-    epoch: int
 
 
 def warm_critic(output: Path, spec: ExperimentSpec, pool: Path, *, seed: int) -> dict[str, object]:
@@ -70,7 +44,7 @@ def warm_critic(output: Path, spec: ExperimentSpec, pool: Path, *, seed: int) ->
     rows = sample_rows(spec, actor, pool, settings.trials + settings.held_out, seed=seed)
     model = TinyMoE(config, head="value", seed=seed + 1)
     model.load_trunk(read_weights(actor, config))
-    fit = fit_values(model, rows[settings.held_out :], rows[: settings.held_out], settings, seed=seed)
+    fit = fit_values(model, rows[settings.held_out :], rows[: settings.held_out], settings, seed=seed, say=_say)
     output.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.to(torch.bfloat16) for name, tensor in fit.model.state_dict().items()}
     save_weights(output / CRITIC_FILE, weights, config)
@@ -93,53 +67,6 @@ def sample_rows(spec: ExperimentSpec, actor: Path, pool: Path, trials: int, *, s
     with tempfile.TemporaryDirectory(prefix="t1-siblings-") as scratch, open_bench(spec, actor) as bench:
         tasks = write_tasks(tuple(itertools.islice(fresh, trials)), Path(scratch))
         return bench.rows(actor, tasks, repeats=1, seed=seed)
-
-
-def fit_values(
-    model: TinyMoE, rows: Sequence[TrainingRow], held_out: Sequence[TrainingRow], settings: Settings, *, seed: int
-) -> Fit:
-    """Regress on the rewards; the epoch that explains `held_out` best wins."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.98))
-    shuffled, rng, best = list(rows), random.Random(seed), Fit(model, float("-inf"), 0)
-    for epoch in range(1, settings.epochs + 1):
-        rng.shuffle(shuffled)
-        for batch in _batches(shuffled, settings.batch):
-            optimizer.zero_grad()
-            for part in batch:
-                _loss(model, part).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-        explained = explained_variance(model, held_out)
-        _say(f"epoch {epoch}: explained variance {explained:.3f} on {len(held_out)} held-out trials")
-        if explained > best.explained_variance:
-            best = Fit(copy.deepcopy(model), explained, epoch)
-    return best
-
-
-@torch.no_grad()
-def explained_variance(model: TinyMoE, rows: Sequence[TrainingRow]) -> float:
-    """Share of the rewards' variance over loss tokens that the values explain; nan without variance."""
-    values, returns = [], []
-    for batch in micro_batches(rows, max_tokens=8192, replay=False):
-        inside = batch.loss_mask.bool()
-        values.append(model(batch.inputs).values[inside])
-        returns.append(_targets(batch)[inside])
-    joined = torch.cat(returns)
-    fit = value_fit(torch.cat(values).numpy(), joined.numpy(), torch.zeros(len(joined), dtype=torch.int64).numpy())
-    return float("nan") if fit.explained_variance is None else fit.explained_variance
-
-
-def _batches(rows: Sequence[TrainingRow], size: int) -> Iterator[tuple[MicroBatch, ...]]:
-    for start in range(0, len(rows), size):
-        yield micro_batches(rows[start : start + size], max_tokens=4096, replay=False)
-
-
-def _loss(model: TinyMoE, batch: MicroBatch) -> Tensor:
-    values: Tensor = model(batch.inputs).values
-    return ((values - _targets(batch)).square() * batch.weight).sum()
-
-
-def _targets(batch: MicroBatch) -> Tensor:
-    return batch.rewards.unsqueeze(1).expand_as(batch.loss_mask)
 
 
 def _say(line: str) -> None:

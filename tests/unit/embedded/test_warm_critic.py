@@ -12,7 +12,7 @@ import torch
 from t1cli.embedded.first_weights import SHIPPED, SHIPPED_CRITIC, first_critic_weights, first_weights
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.trainer import Trainer
-from t1cli.embedded.warm_critic import Settings, explained_variance, fit_values
+from t1cli.embedded.value_regression import Settings, explained_variance, fit_values
 from t1cli.embedded.weights import read_config, read_weights, save_weights
 from t1cli.errors import BadInput
 from t1cli.launch.save_directories import SaveDirectories
