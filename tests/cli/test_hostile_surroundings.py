@@ -21,7 +21,7 @@ ODD = "\x1b[2J\x07\u202e"
 def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **environment}
     line = f"T1={T1}; {command}"
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=60)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=120)
 
 
 def t1(*arguments: str) -> Result:

@@ -96,7 +96,7 @@ def test_follows_a_living_run_to_its_end_one_line_per_rollout(
         # The line of a rollout is there before the next rollout begins.
         assert line(process).startswith(f"rollout {rollout + 1}/6 ")
     run.end()
-    rest, errors = process.communicate(timeout=30)
+    rest, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert rest.splitlines()[-2:] == ["run finished after 6 rollouts", "healthy"]
     assert "\x1b" not in rest
@@ -107,7 +107,7 @@ def test_a_starved_run_is_not_healthy(run: SyntheticRun, watch: Callable[..., su
         run.rollout(rollout, lost=0.8)
     run.end()
     process = watch()
-    text, _ = process.communicate(timeout=30)
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "first-rollouts-starved" in text
 
@@ -115,7 +115,7 @@ def test_a_starved_run_is_not_healthy(run: SyntheticRun, watch: Callable[..., su
 def test_a_run_that_died_is_not_healthy(run: SyntheticRun, watch: Callable[..., subprocess.Popen[str]]) -> None:
     run.rollout(0)
     run.end(None)
-    text, _ = watch().communicate(timeout=30)
+    text, _ = watch().communicate(timeout=120)
     assert "run dead after 1 rollouts: its process ended without a last word" in text
     assert text.splitlines()[-1] == "NOT healthy"
 
@@ -127,7 +127,7 @@ def test_interrupting_the_watcher_leaves_the_run_alone(
     process = watch()
     line(process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     assert run.process.poll() is None
     assert not run.run.stop_request.exists()
@@ -141,7 +141,7 @@ def test_json_is_one_object_a_line_until_the_end(
     first = json.loads(line(process))
     assert (first["format_version"], first["kind"], first["step"]) == (1, "row", 0)
     run.end()
-    rest, _ = process.communicate(timeout=30)
+    rest, _ = process.communicate(timeout=120)
     objects = [json.loads(text) for text in rest.splitlines()]
     assert objects[-1]["kind"] == "end"
     assert objects[-1]["healthy"] is True
@@ -167,9 +167,9 @@ def test_an_allowed_stop_is_asked_for_once_and_a_restarted_watcher_stays_silent(
     assert any(text.startswith("! stop dead") for text in seen)
     assert run.run.stop_request.exists()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     run.end("stopped")
-    second, _ = watch("--rules", str(pack), "--allow-stop", "--grace", "0").communicate(timeout=30)
+    second, _ = watch("--rules", str(pack), "--allow-stop", "--grace", "0").communicate(timeout=120)
     assert "! stop dead" not in second
     assert "stop report" in second
     assert "run stopped" in second
@@ -191,6 +191,6 @@ def test_on_a_terminal_the_lines_are_the_same(run: SyntheticRun, tmp_path: Path)
         except OSError:  # the terminal's other end is closed: the process is gone
             break
     os.close(leader)
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     assert b"rollout 1/6" in text
     assert b"rollout 2/6" in text

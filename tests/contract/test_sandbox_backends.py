@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         place = json.loads(process.stdout.readline())
         yield f"http://{place['host']}:{place['port']}"
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     left = [line for line in (directory / "journal.jsonl").read_text().splitlines() if '"closed"' in line]
     assert left, "every lease is closed on record"
 
@@ -71,11 +71,11 @@ def inside(provider: SandboxProvider, body: Body) -> None:
 
 def test_commands_files_and_jobs_persist(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
-        first = await sandbox.exec("echo one > file; sleep 300 & echo out; echo err >&2; exit 3", timeout_seconds=20)
+        first = await sandbox.exec("echo one > file; sleep 300 & echo out; echo err >&2; exit 3", timeout_seconds=120)
         assert (first.output, first.exit_code, first.timed_out) == ("out\nerr\n", 3, False)
-        second = await sandbox.exec('echo "$GREETING"; cat file', timeout_seconds=20, env={"GREETING": "ho'llo"})
+        second = await sandbox.exec('echo "$GREETING"; cat file', timeout_seconds=120, env={"GREETING": "ho'llo"})
         assert second.output == "ho'llo\none\n"
-        assert (await sandbox.exec("pwd", timeout_seconds=20, cwd="/tmp")).output.endswith("/tmp\n")
+        assert (await sandbox.exec("pwd", timeout_seconds=120, cwd="/tmp")).output.endswith("/tmp\n")
         assert await sandbox.end_processes() >= 1
         assert await sandbox.end_processes() == 0
 
@@ -84,9 +84,9 @@ def test_commands_files_and_jobs_persist(provider: SandboxProvider) -> None:
 
 def test_a_time_limit_is_124_and_the_sandbox_lives_on(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
-        result = await sandbox.exec("echo begun; sleep 60", timeout_seconds=0.5)
+        result = await sandbox.exec("echo begun; sleep 60", timeout_seconds=3)
         assert (result.output, result.exit_code, result.timed_out) == ("begun\n", 124, True)
-        assert (await sandbox.exec("echo alive", timeout_seconds=20)).output == "alive\n"
+        assert (await sandbox.exec("echo alive", timeout_seconds=120)).output == "alive\n"
 
     inside(provider, body)
 
@@ -100,26 +100,26 @@ def test_directories_are_placed_replaced_and_read(provider: SandboxProvider, tmp
     (source / "link").symlink_to("/etc/passwd")
 
     async def body(sandbox: Sandbox) -> None:
-        await sandbox.exec("mkdir -p sub && echo old > sub/kept", timeout_seconds=20)
+        await sandbox.exec("mkdir -p sub && echo old > sub/kept", timeout_seconds=120)
         await sandbox.put_directory(source, "/work", read_only=False)
-        assert (await sandbox.exec("sub/run.sh; cat sub/kept; ls -d sub/empty", timeout_seconds=20)).output == (
+        assert (await sandbox.exec("sub/run.sh; cat sub/kept; ls -d sub/empty", timeout_seconds=120)).output == (
             "ran\nold\nsub/empty\n"
         )
         assert await sandbox.read_file("/work/data.bin", max_bytes=256) == bytes(range(256))
         assert await sandbox.read_file("/work/link", max_bytes=4096) is None
-        await sandbox.exec('echo planted > "${T1_ROOT:-}/tests/planted" 2>/dev/null', timeout_seconds=20)
+        await sandbox.exec('echo planted > "${T1_ROOT:-}/tests/planted" 2>/dev/null', timeout_seconds=120)
         await sandbox.put_directory(source, "/tests", read_only=True)
         assert await sandbox.read_file("/tests/planted", max_bytes=100) is None
         assert await sandbox.read_file("/tests/sub/run.sh", max_bytes=100) == b"echo ran"
         await sandbox.reset_directory("/work")
-        assert (await sandbox.exec("ls; touch mine && ls", timeout_seconds=20)).output == "mine\n"
+        assert (await sandbox.exec("ls; touch mine && ls", timeout_seconds=120)).output == "mine\n"
 
     inside(provider, body)
 
 
 def test_no_link_of_an_agent_is_followed(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
-        await sandbox.exec("ln -s /etc/passwd link; ln -s /etc etc; mkfifo pipe", timeout_seconds=20)
+        await sandbox.exec("ln -s /etc/passwd link; ln -s /etc etc; mkfifo pipe", timeout_seconds=120)
         for path in ("/work/link", "/work/etc/passwd", "/work/pipe", "/work/absent"):
             assert await sandbox.read_file(path, max_bytes=100_000) is None, path
         with pytest.raises(SandboxError):
@@ -130,19 +130,19 @@ def test_no_link_of_an_agent_is_followed(provider: SandboxProvider) -> None:
 
 def test_a_file_above_the_limit_and_a_closed_sandbox_raise(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
-        await sandbox.exec("echo 123456789 > file", timeout_seconds=20)
+        await sandbox.exec("echo 123456789 > file", timeout_seconds=120)
         with pytest.raises(SandboxError, match="larger than 4 bytes"):
             await sandbox.read_file("/work/file", max_bytes=4)
         await sandbox.close()
         with pytest.raises(SandboxError, match="gone"):
-            await sandbox.exec("echo no", timeout_seconds=20)
+            await sandbox.exec("echo no", timeout_seconds=120)
 
     inside(provider, body)
 
 
 def test_large_output_is_bounded(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
-        text = (await sandbox.exec("echo first; yes | head -c 3000000; echo last", timeout_seconds=20)).output
+        text = (await sandbox.exec("echo first; yes | head -c 3000000; echo last", timeout_seconds=120)).output
         assert text.startswith("first\n") and text.endswith("last\n") and len(text) < 300_000
 
     inside(provider, body)
@@ -156,7 +156,7 @@ def test_an_oracle_is_graded_full_and_a_no_op_is_not(provider: SandboxProvider, 
             await sandbox.put_directory(task.environment, "/work", read_only=False)
         nothing = await grade(task, sandbox, trial_dir=tmp_path / "no-op")
         await sandbox.put_directory(task.solution, "/solution", read_only=True)
-        await sandbox.exec('sh "${T1_ROOT:-}/solution/solve.sh"', timeout_seconds=30)
+        await sandbox.exec('sh "${T1_ROOT:-}/solution/solve.sh"', timeout_seconds=120)
         full = await grade(task, sandbox, trial_dir=tmp_path / "oracle")
         assert (nothing.solved, full.solved, full.ctrf, full.passed) == (False, True, "ok", task.expected_tests)
 
@@ -166,7 +166,7 @@ def test_an_oracle_is_graded_full_and_a_no_op_is_not(provider: SandboxProvider, 
 def test_a_cancelled_command_ends(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
         running = asyncio.ensure_future(sandbox.exec("touch begun; sleep 304", timeout_seconds=60))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while await sandbox.read_file("/work/begun", max_bytes=10) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         running.cancel()

@@ -51,7 +51,7 @@ def engine() -> Iterator[InferenceEngine]:
 async def client_of(engine: InferenceEngine) -> AsyncIterator[httpx.AsyncClient]:
     # The in-process transport never disconnects by itself, as a client that waits for its answer does not.
     transport = httpx.ASGITransport(app=create_app(engine))  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=60) as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=120) as client:
         yield client
 
 
@@ -61,7 +61,7 @@ def body(prompt: list[int], *, new: int = 8, seed: int = 0, **more: Any) -> dict
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"
         await asyncio.sleep(0.005)
@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def run(engine: InferenceEngine, scenario: Callable[[httpx.AsyncClient], Any]) -> Any:
     async def main() -> Any:
         async with client_of(engine) as client:
-            return await asyncio.wait_for(scenario(client), 60)
+            return await asyncio.wait_for(scenario(client), 120)
 
     return asyncio.run(main())
 
@@ -388,7 +388,7 @@ def test_the_command_prints_its_port_and_serves(tmp_path: Path) -> None:
             assert process.stdout is not None
             place = json.loads(process.stdout.readline())
             url = f"http://{place['host']}:{place['port']}"
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while True:
                 try:
                     assert httpx.get(f"{url}/health_generate", trust_env=False).status_code == 200
@@ -397,4 +397,4 @@ def test_the_command_prints_its_port_and_serves(tmp_path: Path) -> None:
                     assert time.monotonic() < deadline
         finally:
             process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=120)

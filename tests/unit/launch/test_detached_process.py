@@ -42,7 +42,7 @@ def run(loaded, options, listener, stages) -> RunDirectory:
 
 def child(run: RunDirectory, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", CHILD, str(run.path), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_the_child_takes_the_launchers_lock_runs_and_gives_it_back(run: RunDirectory) -> None:

@@ -29,7 +29,7 @@ def of_bash(script: str) -> list[str]:
     """The words of an array `out`, by bash."""
     program = f'{script}\nprintf "%s\\0" "${{out[@]}}"'
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
-    result = subprocess.run([*BASH, "-c", program], capture_output=True, text=True, env=environment, timeout=20)
+    result = subprocess.run([*BASH, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
     assert result.returncode == 0, result.stderr
     return result.stdout.split("\0")[:-1]
 
@@ -95,7 +95,7 @@ _expressions = st.recursive(
 @given(st.lists(_expressions, min_size=1, max_size=8))
 def test_arithmetic_is_that_of_bash(expressions: list[str]) -> None:
     program = "\n".join(f"(echo $(( {expression} ))) 2>/dev/null || echo error" for expression in expressions)
-    result = subprocess.run([*BASH, "-c", program], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([*BASH, "-c", program], capture_output=True, text=True, timeout=120)
     for expression, theirs in zip(expressions, result.stdout.split(), strict=True):
         try:
             mine = str(Arithmetic(expression, lambda name: "0", lambda name, value: None).value())

@@ -106,17 +106,21 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> LocalProvider:
 _GRADED: list[str] = []
 
 
-def graded(provider: LocalProvider, task: Task, attempt: str, trial_dir: Path) -> tuple[Verdict | None, str]:
+def graded(
+    provider: LocalProvider, task: Task, attempt: str, trial_dir: Path, *, agent_seconds: float = 4.0
+) -> tuple[Verdict | None, str]:
     """The verdict on an agent that ran one script, or None with why there is none; and what it took along."""
 
     async def whole() -> tuple[Verdict | None, str]:
         _GRADED.append(trial_dir.name)
         sandbox: Sandbox = await provider.create(f"hack-{trial_dir.name}", owner="test")
         try:
-            await sandbox.exec(attempt, timeout_seconds=4.0)
+            await sandbox.exec(attempt, timeout_seconds=agent_seconds)
             loot = await sandbox.read_file("/work/loot", max_bytes=1 << 20)
             try:
-                return await grade(task, sandbox, trial_dir=trial_dir, timeout_seconds=20.0), (loot or b"").decode()
+                return await grade(task, sandbox, trial_dir=trial_dir, timeout_seconds=5 * agent_seconds), (
+                    loot or b""
+                ).decode()
             except (VerifierError, SandboxError) as error:
                 return None, f"{loot}{error}"
         finally:
@@ -155,7 +159,8 @@ def test_nor_where_the_script_starts_its_own_interpreter(name: str, provider: Lo
 
 
 def test_the_honest_solution_earns_all_of_it(provider: LocalProvider, task: Task, tmp_path: Path) -> None:
-    verdict, _ = graded(provider, task, "echo 1 > one; echo 2 > two; echo 3 > three", tmp_path / "honest")
+    solution = "echo 1 > one; echo 2 > two; echo 3 > three"
+    verdict, _ = graded(provider, task, solution, tmp_path / "honest", agent_seconds=24.0)
     assert verdict is not None and verdict.solved and (verdict.passed, verdict.ctrf) == (4, "ok")
 
 
