@@ -42,6 +42,7 @@ COMMANDS: tuple[str, ...] = (
     "convert",
     "checkpoint",
     "calibrate",
+    "pretrain-value",
 )
 
 
