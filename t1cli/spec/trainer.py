@@ -59,7 +59,8 @@ class TrainerSpec(Block):
     expandable_segments: bool = False
     """PyTorch's expandable segments; incompatible with the memory saver that offload needs."""
     gdn_context_parallel: Literal["none", "native"] = "none"
-    """GatedDeltaNet under CP: `none` gathers the full sequence on every rank (slime as it is), `native` splits it."""
+    """GatedDeltaNet under CP: `none` gathers the full sequence on every rank (slime as it is), `native` splits it by
+    t1's own layers."""
     logits_bytes_form: Literal["slime", "t1_report"] = "slime"
     """Which loss implementation the plan prices: slime's log-prob loss or the T1 report's 6-byte form."""
     nccl_timeout_minutes: PositiveInt = 30

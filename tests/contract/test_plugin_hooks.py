@@ -28,6 +28,8 @@ CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("pg_loss", "train_log_probs", "rollout_log_probs", "loss_masks", "total_lengths", "response_lengths"),
     ),
     SETUP_HOOK: ((), ()),
+    # Megatron's --spec is a module and a name.
+    **{".".join(words): (("args", "config", "vp_stage"), ()) for words in paths.SPLIT_DELTANET.values()},
 }
 
 

@@ -62,8 +62,8 @@ def deltanet_under_context_parallelism(draft: Draft) -> Iterator[Finding]:
             "notice",
             key="trainer.gdn_context_parallel",
             message=f"GatedDeltaNet's working set is {whole:.1f} GiB for one whole sample and {cut:.1f} GiB at CP "
-            f"{cp}; the plan counts the second, which needs the native context-parallel layer in the trainer",
-            fix="nothing to do; without that layer plan with --set trainer.gdn_context_parallel=none",
+            f"{cp}; the plan counts the second, which t1's own layers give (`--spec` of the command)",
+            fix="nothing to do; for slime's layers plan with --set trainer.gdn_context_parallel=none",
         )
     elif cp == 1 and whole > LARGE_SHARE * draft.spec.hardware.usable_gib:
         yield draft.finding(
@@ -80,7 +80,8 @@ def deltanet_under_context_parallelism(draft: Draft) -> Iterator[Finding]:
             "warning",
             key="trainer.gdn_context_parallel",
             message=f"CP {cp} does not cut GatedDeltaNet: every rank gathers the whole sequence and needs "
-            f"{whole:.1f} GiB for it, native context parallelism {cut:.1f} GiB",
+            f"{whole:.1f} GiB for it, native context parallelism {cut:.1f} GiB; and the gathered layer's backward pass "
+            f"drops what other ranks' outputs owe to a rank's tokens (slime 0.3.0)",
             fix="--set trainer.gdn_context_parallel=native",
         )
 

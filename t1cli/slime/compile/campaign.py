@@ -14,10 +14,18 @@ from t1cli.slime.arguments.table import Table, load_table
 from t1cli.slime.compile import environment as environment_rules
 from t1cli.slime.compile.environment import environment
 from t1cli.slime.compile.escape import escape_problems, escaped_pairs
-from t1cli.slime.compile.hooks import EXPLAIN_VARIANCE, GENERATE_ROLLOUT, GROUP_REWARDS, START_TRAINER, TASK_SOURCE
-from t1cli.slime.compile.places import ROLE_FILE, SETTINGS_FILE, Places
+from t1cli.slime.compile.hooks import (
+    EXPLAIN_VARIANCE,
+    GENERATE_ROLLOUT,
+    GROUP_REWARDS,
+    SPLIT_DELTANET,
+    START_TRAINER,
+    TASK_SOURCE,
+)
+from t1cli.slime.compile.places import ROLE_FILE, SETTINGS_FILE, Places, unplaced
 from t1cli.slime.compile.roles import role_file
 from t1cli.slime.compile.row import Pair, View
+from t1cli.slime.compile.rows_model import splits_deltanet
 from t1cli.slime.compile.table import OWNER, TABLE
 from t1cli.slime.start_point import base_arguments
 from t1cli.spec.experiment import ExperimentSpec
@@ -181,6 +189,7 @@ def _own_problems(spec: ExperimentSpec, table: Table, pairs: Sequence[Pair]) -> 
         if name in environment_rules.OWNED:
             message = f"engine.env.{name} is set by t1 itself"
             yield Problem("T-owned", "error", "engine.env", message, "leave it out")
+    yield from _no_split_layer(spec)
     known = {flag for row in TABLE for flag in row.flags}
     for flag in engine.leave_out:
         if flag not in known:
@@ -189,3 +198,18 @@ def _own_problems(spec: ExperimentSpec, table: Table, pairs: Sequence[Pair]) -> 
         elif not engine.from_script:
             message = f"{flag} is not passed: slime's own default applies instead of the key's value"
             yield Problem("T-left", "warning", "engine.leave_out", message, "remove it from the list")
+
+
+def _no_split_layer(spec: ExperimentSpec) -> Iterator[Problem]:
+    """The plan counts GatedDeltaNet split; without a layer that does it, the sequence would be gathered."""
+    given = tuple(spec.model.megatron.spec)
+    if not splits_deltanet(View(spec, unplaced(spec))) or given in SPLIT_DELTANET:
+        return
+    known = " or ".join(" ".join(words) for words in SPLIT_DELTANET)
+    yield Problem(
+        "M6",
+        "error",
+        "--spec",
+        f"trainer.gdn_context_parallel is native, and no layer of t1 splits what `{' '.join(given)}` builds",
+        f"model.megatron.spec {known}, or trainer.gdn_context_parallel none",
+    )

@@ -19,7 +19,9 @@ _OF_MEGATRON_TOO: Final = ("--mtp-num-layers",)
 def conversion_arguments(spec: ExperimentSpec, source: str, target: str) -> tuple[str, ...]:
     """The model's arguments, `--hf-checkpoint` and `--save`. The tool's parser is Megatron's: slime's are left out."""
     assert isinstance(spec.engine, SlimeEngine)
-    table, view = load_table(spec.engine.version), View(spec, unplaced(spec))
+    # The tool knows no context parallelism and need not find t1: slime's own layers have the same weights.
+    whole = spec.model_copy(update={"topology": spec.topology.model_copy(update={"cp": 1})})
+    table, view = load_table(spec.engine.version), View(whole, unplaced(spec))
     words: list[str] = []
     for flag, values in (pair for row in rows_model.ROWS for pair in row.pairs(view)):
         argument = table.find(flag)

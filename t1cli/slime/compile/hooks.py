@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 _PLUGIN: Final = "t1cli.plugin.hooks"
@@ -22,3 +23,8 @@ RECORD_CORRECTION: Final = f"{_PLUGIN}.record_correction"
 """Importance weights recorded, the loss unchanged."""
 FULLY_ASYNC_ROLLOUT: Final = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
 """slime's own rollout without a barrier."""
+SPLIT_DELTANET: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
+    ("slime_plugins.models.qwen3_5", "get_qwen3_5_spec"): (_PLUGIN, "qwen3_5_spec"),
+    ("slime_plugins.models.qwen3_next", "get_qwen3_next_spec"): (_PLUGIN, "qwen3_next_spec"),
+}
+"""slime's `--spec` to ours, which lets slime build the layers and splits GatedDeltaNet over context parallelism."""

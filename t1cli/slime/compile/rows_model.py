@@ -6,10 +6,33 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from t1cli.slime.compile.row import Pair, Reading, Row, Updates, View, switch, text, unless, value, words
+from t1cli.slime.compile.hooks import SPLIT_DELTANET
+from t1cli.slime.compile.row import Pair, Reading, Row, Updates, View, switch, text, unless, value
 
 A: Final = "model.architecture"
 M: Final = "model.megatron"
+
+
+def splits_deltanet(view: View) -> bool:
+    """Whether GatedDeltaNet is split over context-parallel ranks."""
+    native = view.spec.trainer.gdn_context_parallel == "native" and view.spec.topology.cp > 1
+    return native and view.spec.model.architecture.gated_deltanet is not None
+
+
+def _spec(view: View) -> Sequence[Pair]:
+    given = tuple(view.spec.model.megatron.spec)
+    ours = SPLIT_DELTANET.get(given) if len(given) == 2 and splits_deltanet(view) else None
+    return (("--spec", ours or given),) if given else ()
+
+
+def _read_spec(reading: Reading) -> Updates:
+    given = reading.get("--spec")
+    if not isinstance(given, list):
+        return {}
+    slimes = next((key for key, ours in SPLIT_DELTANET.items() if list(ours) == given), None)
+    if slimes is None:
+        return {f"{M}.spec": given}
+    return {f"{M}.spec": list(slimes), "trainer.gdn_context_parallel": "native"}
 
 
 def _moe(view: View) -> bool:
@@ -177,7 +200,7 @@ def _read_as(flag: str, key: str) -> Any:
 
 
 ROWS: Final[tuple[Row, ...]] = (
-    words("--spec", f"{M}.spec"),
+    Row(("--spec",), (f"{M}.spec", "trainer.gdn_context_parallel"), _spec, _read_spec),
     value("--num-layers", f"{A}.num_hidden_layers"),
     value("--hidden-size", f"{A}.hidden_size"),
     Row(

@@ -60,6 +60,21 @@ def test_dotted_paths_given_to_slime_exist() -> None:
 
 
 @pytest.mark.catalogue("C9")
+def test_deltanet_is_split_by_our_layers_where_the_spec_says_so_under_context_parallelism() -> None:
+    slimes = ["slime_plugins.models.qwen3_5", "get_qwen3_5_spec"]
+    assert value(compiled(), "--spec") == ["t1cli.plugin.hooks", "qwen3_5_spec"]
+    assert value(compiled("trainer.gdn_context_parallel=none"), "--spec") == slimes
+    assert value(compiled("topology.cp=1"), "--spec") == slimes
+    other = compiled("model.megatron.spec=[somewhere.else, layers]")
+    assert "M6" in ids(other) and value(other, "--spec") == ["somewhere.else", "layers"]
+    for row in (row for row in TABLE if "--spec" in row.flags):
+        read = row.decode({"--spec": ["t1cli.plugin.hooks", "qwen3_next_spec"]})
+        assert read == {
+            "model.megatron.spec": ["slime_plugins.models.qwen3_next", "get_qwen3_next_spec"],
+            "trainer.gdn_context_parallel": "native",
+        }
+
+
 def test_an_asynchronous_campaign_keeps_the_old_actor_and_pushes_every_step() -> None:
     assert compiled().entry == "train_async.py"
     assert value(compiled(), "--keep-old-actor") is True and value(compiled(), "--update-weights-interval") == 1
