@@ -208,7 +208,7 @@ LIMITS = Limits(
     max_new_tokens_per_turn=64,
     max_turns=6,
     observation_tokens=100,
-    command_timeout_seconds=5.0,
+    command_timeout_seconds=60.0,
     temperature=1.0,
     top_p=1.0,
 )
@@ -226,7 +226,7 @@ def make_world(engine: ScriptedEngine, trials_dir: Path, **changes: object) -> T
         grade=grade_by_commands,
         reward=count_reward,
         limits=LIMITS,
-        budgets=lambda task: budgets_of(task, wall_seconds=20.0, override_seconds=None),
+        budgets=lambda task: budgets_of(task, wall_seconds=240.0, override_seconds=None),
         routing="required",
         owner="tester",
         run_tag="run1",
@@ -234,7 +234,7 @@ def make_world(engine: ScriptedEngine, trials_dir: Path, **changes: object) -> T
         slots=Slots(8),
         pace=Pace(None),
         verifiers=Slots(2),
-        close_seconds=2.0,
+        close_seconds=30.0,
     )
     return replace(world, **changes)
 
