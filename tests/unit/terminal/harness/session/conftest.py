@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from t1cli.terminal.harness.chat.renderer import Renderer
+from t1cli.terminal.harness.chat.renderer import AppendOnlyRenderer
 from t1cli.terminal.harness.engine import EngineError, Generation, Sampling
 from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.harness.session.app import SessionApp
@@ -41,9 +41,9 @@ class Said(NamedTuple):
 
 @dataclass
 class ScriptedModel:
-    """An engine. In the small vocabulary a byte is its own id: a reply of single bytes does not re-encode to itself."""
+    """An engine. It samples character by character: encoding the text of a reply does not give the reply's ids."""
 
-    renderer: Renderer
+    renderer: AppendOnlyRenderer
     script: Iterator[Said]
     before: Callable[[], Awaitable[None]] | None = None
     finish_reason: str = ""
@@ -64,7 +64,8 @@ class ScriptedModel:
         if self.error is not None:
             raise self.error
         said = next(self.script)
-        ids = (*said.text.encode(), *(() if said.stop is None else (self.renderer.stop_ids[said.stop],)))
+        spelt = (token for character in said.text for token in self.renderer.tokenizer.encode(character))
+        ids = (*spelt, *(() if said.stop is None else (self.renderer.stop_ids[said.stop],)))
         return Generation(
             sampled_ids=ids,
             log_probs=tuple(-0.01 * (1 + index) for index in range(len(ids))),
@@ -106,7 +107,11 @@ class Bench:
 
 @asynccontextmanager
 async def bench_of(
-    renderer: Renderer, script: Sequence[str | tuple[str, int | None]], *, limits: Limits = LIMITS, **model: Any
+    renderer: AppendOnlyRenderer,
+    script: Sequence[str | tuple[str, int | None]],
+    *,
+    limits: Limits = LIMITS,
+    **model: Any,
 ) -> AsyncIterator[Bench]:
     """A session over a scripted model; a text alone is a reply that ends as usual."""
     replies = iter([Said(said) if isinstance(said, str) else Said(*said) for said in script])

@@ -90,12 +90,30 @@ def mismatches(renderer: Any, row: Any, messages: list[dict[str, Any]]) -> dict[
     return found
 
 
+FAMILIES = ("qwen3", "qwen3_5", "glm_4_5", "glm_4_7")
+
+
 @pytest.mark.parametrize("thinking", [False, True])
-@pytest.mark.parametrize("name", ["qwen3", "qwen3_5", "glm_4_5", "glm_4_7"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_linear_dialogue_is_one_exact_row(
     chat: SimpleNamespace, benches: SimpleNamespace, name: str, thinking: bool
 ) -> None:
-    renderer = chat.renderer_for(name, thinking=thinking)
+    check(benches, chat.renderer_for(name, thinking=thinking), name, thinking)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vocabulary", ["qwen", "qwen3.5"])
+def test_a_linear_dialogue_on_qwens_real_vocabularies_is_one_exact_row(
+    chat: SimpleNamespace, benches: SimpleNamespace, vocabulary: str
+) -> None:
+    tokenizer = chat.real_tokenizer(vocabulary)
+    for name in FAMILIES:
+        for thinking in (False, True):
+            check(benches, chat.renderer_for(name, thinking=thinking, tokenizer=tokenizer), name, thinking)
+
+
+def check(benches: SimpleNamespace, renderer: Any, name: str, thinking: bool) -> None:
+    """One trial through the endpoint: rows, masks, mismatches and what was encoded."""
 
     async def run() -> tuple[Any, list[dict[str, Any]]]:
         async with benches.bench_of(renderer, script_of(benches, name, thinking)) as bench:
