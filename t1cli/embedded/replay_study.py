@@ -9,6 +9,9 @@ tokens twice, all else equal. The same tokens are then read again by the sampler
 - `perturbed`: fp32, with noise on the scores that select experts. The gap is flips and nothing else.
 - `fp32`: fp32 throughout: what is left when only the kernels differ, the kernel noise.
 
+`--rows FILE --weights FILE` measures a rollout that a run has saved, with the checkpoint of the same number, and
+samples nothing.
+
 Exit 0 when no token drifted in a loss region, `bf16` flips at least 0.5 % of routing rows, replay removes at least 20 %
 of the gap of `bf16_routers`, and leaves of the `perturbed` one no more than three times the kernel noise.
 """
@@ -40,10 +43,19 @@ from t1cli.errors import T1Error
 from t1cli.spec.load import LoadedSpec, load_experiment
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.trajectory.row import TrainingRow
+from t1cli.terminal.trajectory.store import load_rows
 
 WANTED_FLIPS: Final = 0.005
 WANTED_REDUCTION: Final = 0.20
 KERNEL_NOISE_FACTOR: Final = 3.0
+
+
+@dataclass(frozen=True)
+class SavedRollout:
+    """Rows that a run saved, and the weights that sampled them."""
+
+    rows: Path
+    weights: Path
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ class Options:
     rollouts: int
     repeats: int
     router_noise: float
+    saved: SavedRollout | None = None
 
 
 @dataclass(frozen=True)
@@ -96,21 +109,32 @@ def study(
 
 
 def run(experiment: str, overrides: Sequence[str], options: Options) -> Study:
-    """Train a little, sample the pool, score. Raises T1Error when a run or a measurement fails."""
+    """Rows, as asked for, and their scores. Raises T1Error when a run or a measurement fails."""
     loaded = load_experiment(Path(experiment), list(overrides))
-    shipped = first_weights(loaded.spec)
-    if shipped is None:
+    model = TinyMoE(TinyMoEConfig.from_architecture(loaded.spec.model.architecture))
+    if options.saved is None:
+        rows, weights = _trained_and_sampled(loaded, experiment, overrides, options)
+    else:
+        rows, weights = load_rows(options.saved.rows), read_weights(options.saved.weights, model.config)
+    if any(row.routed_experts is None for row in rows) or not rows:
+        raise T1Error("rows without routing: there is nothing to replay", where=str(options.saved))
+    model.load_state_dict(weights)
+    return study(model, weights, rows, temperature=loaded.spec.rollout.temperature, noise=options.router_noise)
+
+
+def _trained_and_sampled(
+    loaded: LoadedSpec, experiment: str, overrides: Sequence[str], options: Options
+) -> tuple[tuple[TrainingRow, ...], dict[str, Tensor]]:
+    """Train a little, then sample the pool."""
+    trained = shipped = first_weights(loaded.spec)
+    if shipped is None or trained is None:
         raise T1Error("the study needs a policy that acts, not random weights")
     with tempfile.TemporaryDirectory(prefix="t1-replay-") as scratch:
-        trained = shipped
         if options.rollouts:
             arm = Arm("replay-study", loaded.spec.seed, control=False)
             trained = train(experiment, arm, (*overrides, f"rollout.num_rollouts={options.rollouts}"), Path(scratch))
         rows = _sampled(loaded, shipped, trained, options.repeats)
-        model = TinyMoE(TinyMoEConfig.from_architecture(loaded.spec.model.architecture))
-        weights = read_weights(trained, model.config)
-    model.load_state_dict(weights)
-    return study(model, weights, rows, temperature=loaded.spec.rollout.temperature, noise=options.router_noise)
+        return rows, read_weights(trained, TinyMoEConfig.from_architecture(loaded.spec.model.architecture))
 
 
 def _sampled(loaded: LoadedSpec, shipped: Path, trained: Path, repeats: int) -> tuple[TrainingRow, ...]:
@@ -127,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
         found = run(
             options.experiment,
             options.overrides,
-            Options(options.rollouts, options.repeats, options.router_noise),
+            Options(options.rollouts, options.repeats, options.router_noise, _saved(options)),
         )
     except T1Error as error:
         sys.exit(f"error: {error.message}")
@@ -142,6 +166,12 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(0 if found.holds else 1)
 
 
+def _saved(options: argparse.Namespace) -> SavedRollout | None:
+    if (options.rows is None) != (options.weights is None):
+        raise T1Error("--rows and --weights belong together: the rollout, and the weights that sampled it")
+    return None if options.rows is None else SavedRollout(options.rows, options.weights)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Measure what routing replay does to the log-prob gap.")
     parser.add_argument("--experiment", default="quickstart")
@@ -150,6 +180,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repeats", type=int, default=8, help="trials per task of the pool")
     parser.add_argument("--router-noise", type=float, default=0.02, help="of the perturbed sampler")
+    parser.add_argument("--rows", type=Path, help="a saved rollout, such as RUN/rollouts/rollout_000008.npz")
+    parser.add_argument("--weights", type=Path, help="what sampled it, such as RUN/checkpoints/actor/iter_0000008")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     return parser

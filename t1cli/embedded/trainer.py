@@ -18,12 +18,14 @@ from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.ppo import ActorSettings, actor_pass, behaviour_log_probs, critic_pass
 from t1cli.embedded.role import Role, load_optimizer_tensors, make_role, optimizer_tensors
-from t1cli.embedded.routing_study import free_routing_metrics
+from t1cli.embedded.routing_study import free_routing_metrics, mismatch
 from t1cli.embedded.weights import read_weights
 from t1cli.errors import Refused, T1Error
+from t1cli.launch.metric_names import ROUTED_TOKENS
 from t1cli.launch.save_directories import SaveDirectories
 from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.terminal.trajectory.mismatch import refuse_first_gap, total
 from t1cli.terminal.trajectory.row import TrainingRow
 
 _RANDOM_STATE = "random_state"
@@ -58,6 +60,7 @@ class Trainer:
         self._spec, self._directories = spec, directories
         self._version = self._next_rollout = 0
         self._between_steps = True
+        self._gap_was_checked = False
         self._actor = _make_actor(spec, actor_weights)
         self._critic = _make_critic(spec, self._actor.model, critic_weights)
         self._snapshots: dict[int, dict[str, Tensor]] = {}
@@ -161,10 +164,18 @@ class Trainer:
         started = time.monotonic()
         old = behaviour_log_probs(model, batches, settings.temperature)
         metrics["perf/log_probs_time"] = time.monotonic() - started
+        self._gate_first_step(batches, old)
         metrics |= free_routing_metrics(model, batches, settings.temperature)
         started = time.monotonic()
         metrics |= actor_pass(self._actor, batches, advantages, old, settings)
         metrics["perf/actor_train_time"] = time.monotonic() - started
+
+    def _gate_first_step(self, batches: Sequence[MicroBatch], old: Sequence[Tensor]) -> None:
+        """Whatever sampled the first batch of a session holds the trainer's own weights, so the gap must be small."""
+        if not self._gap_was_checked:
+            found = total(mismatch(batch, mine) for batch, mine in zip(batches, old, strict=True))
+            refuse_first_gap(found, self._spec.rollout.first_gap_limit)
+            self._gap_was_checked = True
 
     def _behaviour_model(self, sampled_by: int) -> TinyMoE:
         """The network that sampled the batch: the live actor, or a snapshot when the pipeline runs ahead."""
@@ -219,12 +230,15 @@ def _only_version(rows: Sequence[TrainingRow]) -> int:
 
 def _row_metrics(rows: Sequence[TrainingRow]) -> Metrics:
     """slime's means over the trained batch that the rows alone decide."""
+    trained = sum(int(row.loss_mask.sum()) for row in rows)
+    routed = sum(int(row.loss_mask.sum()) for row in rows if row.routed_experts is not None)
     return {
         "rollout/rewards": sum(row.reward for row in rows) / len(rows),
         "rollout/response_lengths": sum(len(row.tokens) - row.response_start for row in rows) / len(rows),
         "rollout/total_lengths": sum(len(row.tokens) for row in rows) / len(rows),
         "train/global_batch_size": len({row.trial_id for row in rows}),
-        "train/trained_tokens": sum(int(row.loss_mask.sum()) for row in rows),
+        "train/trained_tokens": trained,
+        ROUTED_TOKENS: routed / max(trained, 1),
     }
 
 

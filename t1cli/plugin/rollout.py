@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from t1cli.plugin.campaign import Campaign, campaign_of
@@ -19,7 +20,10 @@ from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
 from t1cli.terminal.rollout.from_spec import rollout_plan
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.trajectory.store import save_rows
+from t1cli.terminal.trajectory.versions import LagRule, VersionClock
 
+VERSION_LAG: Final = "terminal/version_lag"
+"""Weight versions that a batch lies behind the trainer when it is trained."""
 _INDEX_STRIDE: Final = 1_000_000
 """Sample numbers of one rollout; no rollout has more rows."""
 
@@ -34,12 +38,25 @@ def generate_batch(args: Any, rollout_id: int) -> Any:
     plan = rollout_plan(campaign.spec, rollout_id, campaign.tasks)
     result = asyncio.run(run_rollout(campaign.world, plan, make_trial=trial_maker(args, campaign)))
     save_rows(campaign.settings.run.rollouts / f"rollout_{rollout_id:06d}.npz", result.rows)
+    lag = _clock(campaign).lag(rollout_id, result.rows)
     samples = to_samples(
         result.rows,
         first_index=rollout_id * _INDEX_STRIDE,
         with_routing=campaign.spec.rollout.routing_replay and bool(campaign.spec.model.architecture.num_experts),
     )
-    return RolloutFnTrainOutput(samples=samples, metrics=result.metrics)
+    known = {} if lag is None else {VERSION_LAG: float(lag)}
+    return RolloutFnTrainOutput(samples=samples, metrics={**result.metrics, **known})
+
+
+@lru_cache(maxsize=4)
+def _clock_of(run: str, session: int, rule: LagRule) -> VersionClock:
+    return VersionClock(rule)
+
+
+def _clock(campaign: Campaign) -> VersionClock:
+    """The clock of this session, which slime's rollout process keeps from rollout to rollout."""
+    rollout, settings = campaign.spec.rollout, campaign.settings
+    return _clock_of(str(settings.run.path), settings.session, LagRule(rollout.pipeline, rollout.max_staleness))
 
 
 def evaluate(args: Any, rollout_id: int) -> Any:

@@ -21,9 +21,9 @@ def log_value_fit(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> N
     values, returns = rollout_data.get("values"), rollout_data.get("returns")
     if not values or not returns:
         return
-    metrics = fit_of(_local_sums(args, rollout_data), group=_data_parallel_group())
-    if metrics and _logs_here():
-        _log(args, rollout_id * _steps_per_rollout(args), metrics)
+    metrics = fit_of(_local_sums(args, rollout_data), group=data_parallel_group())
+    if metrics and logs_here():
+        log_step(args, rollout_id * steps_per_rollout(args), metrics)
 
 
 def fit_of(sums: Any, *, group: Any = None) -> dict[str, float]:
@@ -61,13 +61,13 @@ def sums_of(values: Sequence[Any], returns: Sequence[Any], masks: Sequence[Any])
 
 def _local_sums(args: Any, data: dict[str, Any]) -> Any:
     masks = [
-        _own_part(args, data, i, mask) if len(mask) != len(value) else mask
+        own_part(args, data, i, mask) if len(mask) != len(value) else mask
         for i, (mask, value) in enumerate(zip(data["loss_masks"], data["values"], strict=True))
     ]
     return sums_of(data["values"], data["returns"], masks)
 
 
-def _own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
+def own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
     """The part of a response's mask that belongs to this context-parallel rank."""
     from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp  # type: ignore[import-not-found]
 
@@ -81,12 +81,14 @@ def _own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
     )
 
 
-def _data_parallel_group() -> Any:
+def data_parallel_group() -> Any:
+    """Ranks that hold other tokens of the same step; None for all of them."""
     mpu = _megatron()
     return None if mpu is None else mpu.get_data_parallel_group(with_context_parallel=True)
 
 
-def _logs_here() -> bool:
+def logs_here() -> bool:
+    """Whether this rank is the one of the last pipeline stage that logs."""
     mpu = _megatron()
     if mpu is None:
         import torch.distributed as dist
@@ -105,11 +107,13 @@ def _megatron() -> Any:
     return mpu if mpu.model_parallel_is_initialized() else None
 
 
-def _steps_per_rollout(args: Any) -> int:
+def steps_per_rollout(args: Any) -> int:
+    """Optimizer steps of a rollout, as slime counts them."""
     return max(1, int(args.rollout_batch_size * args.n_samples_per_prompt // args.global_batch_size))
 
 
-def _log(args: Any, step: int, metrics: dict[str, float]) -> None:
+def log_step(args: Any, step: int, metrics: dict[str, float]) -> None:
+    """Metrics on slime's training axis, in its log and its trackers."""
     from slime.utils import logging_utils  # type: ignore[import-not-found]
 
     # The form of slime's own training line, so that whoever reads its log finds these beside the others.

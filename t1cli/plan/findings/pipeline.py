@@ -11,6 +11,8 @@ from t1cli.plan.plan import Finding
 GLOO_MINUTES, NCCL_MINUTES_WITH_CP = 60, 120
 # The report's baselines collapsed at this lag.
 COLLAPSE_STALENESS = 8
+# What generating one step ahead comes to.
+ORDINARY_STALENESS = 1
 # Speed a shared checkpoint store is taken to write at; only a save far above the limit is flagged by it.
 ASSUMED_SAVE_GIB_PER_SECOND = 1.0
 SLOW_SAVE_SECONDS = 20 * 60
@@ -95,17 +97,19 @@ def old_policy(draft: Draft) -> Iterator[Finding]:
 
 
 def staleness(draft: Draft) -> Iterator[Finding]:
-    """A lag at which the report's baselines collapsed."""
+    """A lag above one version, and one at which the report's baselines collapsed."""
     rollout = draft.spec.rollout
-    if rollout.max_staleness < COLLAPSE_STALENESS:
+    if rollout.max_staleness <= ORDINARY_STALENESS:
         return
+    collapsed = rollout.max_staleness >= COLLAPSE_STALENESS
     yield draft.finding(
         "T-staleness",
-        "warning" if rollout.allow_staleness else "error",
+        "error" if collapsed and not rollout.allow_staleness else "warning",
         key="rollout.max_staleness",
-        message=f"samples may be {rollout.max_staleness} weight versions old; the T1 report's baselines collapsed at "
-        f"{COLLAPSE_STALENESS}",
-        fix=f"--set rollout.max_staleness={COLLAPSE_STALENESS // 2}; rollout.allow_staleness=true runs it anyway",
+        message=f"samples may be {rollout.max_staleness} weight versions old, and the turns of one row may span as "
+        f"many; the T1 report ran at {ORDINARY_STALENESS}, its baselines collapsed at {COLLAPSE_STALENESS}",
+        fix=f"--set rollout.max_staleness={COLLAPSE_STALENESS // 2 if collapsed else ORDINARY_STALENESS}"
+        + ("; rollout.allow_staleness=true runs it anyway" if collapsed else ""),
     )
 
 

@@ -185,3 +185,19 @@ def test_grpo_needs_no_critic(tmp_path: Path, tiny_spec: MakeSpec, synthetic_row
     metrics = trainer.train(0, rows)
     assert metrics["train/grad_norm"] > 0 and "train/critic-value_loss" not in metrics
     assert [saved.role for saved in trainer.save(score=None)] == ["actor"]
+
+
+@pytest.mark.catalogue("F2")
+def test_a_gap_before_the_first_step_stops_the_session(
+    tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows
+) -> None:
+    """Log-probs that no such sampler gave: refused before the actor's step, and never again once it was passed."""
+    trainer = trainer_in(tmp_path, tiny_spec("rollout.first_gap_limit=0.1"))
+    before = trainer.publish()
+    with pytest.raises(T1Error, match="before the first step .* 0.1 is allowed"):
+        trainer.train(0, synthetic_rows(4, seed=1))
+    assert equal(before, trainer.publish())
+    lenient = trainer_in(tmp_path, tiny_spec("rollout.first_gap_limit=100"))
+    lenient.train(0, synthetic_rows(4, seed=1))
+    lenient._spec = tiny_spec("rollout.first_gap_limit=0.1")
+    assert lenient.train(1, synthetic_rows(4, seed=2, version=1))["train/routed_token_share"] == 1.0

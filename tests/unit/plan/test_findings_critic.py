@@ -121,6 +121,13 @@ def test_staleness_of_eight(findings_of):
     assert allowed.severity == "warning"
 
 
+def test_staleness_above_one_is_a_warning(findings_of):
+    (found,) = findings_of("T-staleness", T1, "rollout.pipeline=fully_async", "rollout.max_staleness=2")
+    assert found.severity == "warning" and "2 weight versions" in found.message
+    assert findings_of("T-staleness", T1, "rollout.pipeline=fully_async", "rollout.max_staleness=1") == []
+    assert findings_of("T-staleness", T1) == []
+
+
 def test_a_pipeline_on_shared_gpus_is_refused(findings_of):
     shared = ("topology.colocated=true", "topology.rollout_gpus=64")
     (found,) = findings_of("T-pipeline", T1, *shared)
