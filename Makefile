@@ -68,9 +68,10 @@ verify-memory: install ## Predict every measured memory case, search the 122B, t
 	@if $(BIN)/python -W ignore -c "import megatron.core" 2>/dev/null; then $(BIN)/python -W ignore -m memory_model.oracle; \
 	  else echo "oracle skipped: pip install -e '.[oracle]' brings megatron-core"; fi
 
-verify-watch: install ## Prove the log classifier's speed against grep on 600 MB, and the report in Chromium.
-	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest tests/perf/test_log_scan.py -s
-	T1_CHROMIUM=1 $(BIN)/python -m pytest tests/unit/report
+verify-watch: install ## Prove the log classifier's speed on 600 MB, the report in Chromium, three watched pools (10 minutes).
+	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest -m "slow or not slow" tests/perf/test_log_scan.py -s
+	T1_CHROMIUM=1 $(BIN)/python -m pytest -m "slow or not slow" tests/unit/report
+	$(BIN)/python tests/verify/watched_pools.py
 
 verify-chat: install ## Prove appended chats on Qwen's real vocabularies, and on a checkpoint: CHECKPOINT=DIR FAMILY=NAME.
 	$(BIN)/python -m pytest -p no:xdist -m slow tests/unit/terminal/harness
