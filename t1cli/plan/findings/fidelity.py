@@ -53,7 +53,7 @@ def thinking_differs(draft: Draft) -> Iterator[Finding]:
             "notice",
             key="evaluation.thinking",
             message=f"evaluation runs with thinking {evaluation.thinking}, training with thinking {rollout.thinking}",
-            fix=f"--set evaluation.thinking={rollout.thinking}, unless the difference is meant",
+            fix=f"--set 'evaluation.thinking=\"{rollout.thinking}\"', unless the difference is meant",
         )
 
 

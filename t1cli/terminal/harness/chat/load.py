@@ -12,7 +12,8 @@ from t1cli.terminal.harness.chat.checkpoint_template import CannotRender, Checkp
 from t1cli.terminal.harness.chat.checkpoint_tokenizer import checkpoint_tokenizer
 from t1cli.terminal.harness.chat.dialect import Dialect
 from t1cli.terminal.harness.chat.families import dialects_of
-from t1cli.terminal.harness.chat.pieces import Tokenizer
+from t1cli.terminal.harness.chat.message import Message
+from t1cli.terminal.harness.chat.pieces import Control, Tokenizer
 from t1cli.terminal.harness.chat.probe import NoOpening, differences, reply_opening
 from t1cli.terminal.harness.chat.renderer import AppendOnlyRenderer, Renderer, WholeRenderer
 
@@ -51,7 +52,9 @@ def renderer_of(
 
 def _remark(dialect: Dialect, template: CheckpointTemplate, tokenizer: Tokenizer) -> str:
     """Why a framing cannot be used with this checkpoint; empty when it can."""
-    missing = [name for name in dialect.stops if name not in tokenizer.controls]
+    framing = dialect.after_reply(None, [Message(role) for role in ("system", "user", "tool")])
+    used = (*dialect.stops, *(piece.name for piece in framing if isinstance(piece, Control)))
+    missing = [name for name in dict.fromkeys(used) if name not in tokenizer.controls]
     if missing:
         return f"{dialect.name}: the tokenizer has no {' '.join(missing)}"
     first = next(differences(dialect, template), None)
