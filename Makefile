@@ -57,7 +57,7 @@ verify-replay: install ## Prove what routing replay does to the log-prob gap.
 
 # T1_SLIME=PATH tries slime's own layers from a checkout instead of their double.
 verify-fidelity: install ## Prove that trajectories, routes and the split GatedDeltaNet are those of the sampler and of one rank.
-	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/plugin/parallel
+	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/plugin/parallel tests/contract/test_megatron_replay.py
 	$(BIN)/python -m pytest -p no:xdist -m slow -s tests/unit/terminal/trajectory
 	$(BIN)/python -m pytest -p no:xdist -s tests/unit/terminal/trajectory/test_mutations.py tests/unit/terminal/trajectory/test_real_tokenizer.py
 	$(BIN)/python tests/perf/trajectory_assembly.py
