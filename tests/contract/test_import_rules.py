@@ -120,8 +120,10 @@ def test_memory_model_is_standard_library_only() -> None:
         assert names <= allowed, f"{path.relative_to(ROOT)} imports {names - allowed}"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "experiments/quickstart/experiment.yaml", "--json"]])
-def test_help_and_plan_import_nothing_heavy(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["plan", "experiments/quickstart/experiment.yaml", "--json"], ["explain", "S4", "M2"]]
+)
+def test_help_plan_and_explain_import_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys\n"
         "from typer.testing import CliRunner\n"

@@ -10,8 +10,10 @@ import pytest
 
 from docs_site.pages import ROOT, Page, anchor_of, pages, read_page
 
+CAMPAIGNS = [read_page(path) for path in sorted((ROOT / "experiments").glob("*/README.md"))]
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+
+@pytest.mark.parametrize("page", [*pages(), *CAMPAIGNS], ids=lambda page: page.name)
 def test_links_hold(page: Page) -> None:
     assert [f"{page.name}:{line}: {target}" for line, target in page.links() if not holds(page, target)] == []
 
