@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from t1cli.catalogue.catcher import Catcher
-from t1cli.catalogue.entry import entries
+from t1cli.catalogue.entry import Entry, entries
 from t1cli.catalogue.explain import Explained, explained
+from t1cli.plan.build import build_plan
+from t1cli.spec.load import load_experiment
 
 PAGE_FILE: Final = "failure-modes.md"
 
@@ -51,10 +54,18 @@ def _section(item: Explained) -> str:
     )
     lines = [f'\n<a id="{entry.id.lower()}"></a>\n\n### {entry.id}: {entry.title}\n\n']
     lines += [f"- **{label}:** {text.strip()}\n" for label, text in told]
-    lines += [f"- **See it:** `t1 plan {entry.example}`\n"] if entry.example else []
+    lines += [_example(entry)] if entry.example else []
     lines.append("\n| caught in | by | what it says |\n|---|---|---|\n")
     lines += [_caught(catcher) for catcher in item.catchers]
     return "".join(lines) + "".join(_proven(item))
+
+
+def _example(entry: Entry) -> str:
+    """The command that shows the row, and what the plan says of it now."""
+    name, *settings = entry.example.replace("--set ", "").split()
+    findings = build_plan(load_experiment(Path(name), settings)).findings
+    said = next(finding.message for finding in findings if finding.id == entry.id)
+    return f"- **See it:** `t1 plan {entry.example}` says “{said.replace('<', '&lt;')}”\n"
 
 
 def _caught(catcher: Catcher) -> str:
