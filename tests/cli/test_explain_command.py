@@ -29,9 +29,7 @@ def test_several_at_once_each_once_and_in_any_case() -> None:
     assert [line[:2] for line in out.splitlines() if line[:1] in "MS" and line[:1]] == ["S4", "M2"]
 
 
-@pytest.mark.parametrize(
-    ("name", "ids"), [("signal-dead", ["L1"]), ("host.swap", ["M8"]), ("cuda_oom", ["M1"])]
-)
+@pytest.mark.parametrize(("name", "ids"), [("signal-dead", ["L1"]), ("host.swap", ["M8"]), ("cuda_oom", ["M1"])])
 def test_what_told_it_leads_to_it(name: str, ids: list[str]) -> None:
     _, out, _ = t1(name, "--json")
     assert [row["id"] for row in json.loads(out)["failure_modes"]] == ids
