@@ -96,7 +96,17 @@ class TwoNodes:
             command = [*(before or []), *start, *arguments]
             ended = subprocess.run(command, env=self.environment, stdout=output, stderr=output, check=False)
             output.seek(0)
-            assert ended.returncode == 0, output.read().decode(errors="replace")
+            assert ended.returncode == 0, output.read().decode(errors="replace") + self._last_words()
+
+    def _last_words(self) -> str:
+        """What Ray's own processes said last."""
+        logs = sorted((self.temp_dir / "session_latest" / "logs").glob("*"))
+        told = [
+            f"\n--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
+            for path in logs
+            if path.suffix in (".out", ".err")
+        ]
+        return "".join(text for text in told if "raylet" in text or "gcs" in text)
 
 
 @pytest.fixture(scope="module")

@@ -62,18 +62,22 @@ def test_what_needs_a_failed_check_is_skipped_with_its_name(context_of: MakeCont
     assert found["b.fourth"][0] == "pass" and asked == ["late"]
 
 
-def test_waiting_for_a_need_is_not_held_against_a_check(context_of: MakeContext) -> None:
+def test_a_check_begins_after_what_it_needs_and_its_own_time_begins_then(context_of: MakeContext) -> None:
+    order: list[str] = []
+
     def slow(_: Context) -> Saw:
-        time.sleep(0.6)
+        time.sleep(0.3)
+        order.append("slow")
         return passed("slow")
 
-    checks = (
-        Check("a.slow", (), slow),
-        Check("b.quick", (), lambda _: passed("quick"), limit_seconds=30.0, needs=("a.slow",)),
-    )
+    def quick(_: Context) -> Saw:
+        order.append("quick")
+        return passed("quick")
+
+    checks = (Check("a.slow", (), slow), Check("b.quick", (), quick, needs=("a.slow",)))
     report = run_checks(checks, context_of("quickstart"))
-    assert [check.status for check in report.checks] == ["pass", "pass"]
-    assert report.checks[1].seconds < 0.6
+    assert [check.status for check in report.checks] == ["pass", "pass"] and order == ["slow", "quick"]
+    assert report.checks[0].seconds >= 0.3
 
 
 def kept_check(answers: list[Saw], key: Callable[[Context], str] = lambda _: "k") -> Check:
