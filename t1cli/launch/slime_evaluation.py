@@ -8,7 +8,6 @@ from typing import Final
 from t1cli.errors import Refused
 from t1cli.launch.backend import Invocation, Job, Started
 from t1cli.launch.checkpoint_manifest import finished_rollout, iteration_directory
-from t1cli.launch.convert_checkpoint import is_converted
 from t1cli.launch.gates import Refusal
 from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.record import read_record
@@ -17,6 +16,7 @@ from t1cli.launch.resume import family_digest
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_backend import SlimeBackend, follower
 from t1cli.launch.slime_compile import compile_evaluation, evaluation_problems, load_flags
+from t1cli.launch.slime_conversion import is_converted
 from t1cli.launch.slime_job import SessionPlace, job_json
 from t1cli.launch.slime_submit import Submission, submit
 from t1cli.slime.compile.campaign import key_of
