@@ -19,6 +19,7 @@ from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.harness.session.app import SessionApp
 from t1cli.terminal.harness.session.session import Session
 from t1cli.terminal.trajectory.assemble import Assembler, RowLabel
+from t1cli.terminal.trajectory.text_space import TextSpace
 
 LIMITS = Limits(
     context_tokens=100_000,
@@ -111,12 +112,13 @@ async def bench_of(
     script: Sequence[str | tuple[str, int | None]],
     *,
     limits: Limits = LIMITS,
+    text: TextSpace | None = None,
     **model: Any,
 ) -> AsyncIterator[Bench]:
     """A session over a scripted model; a text alone is a reply that ends as usual."""
     replies = iter([Said(said) if isinstance(said, str) else Said(*said) for said in script])
     engine = ScriptedModel(renderer, replies, **model)
-    assembler = Assembler(trial_id="trial", routing="kept")
+    assembler = Assembler(trial_id="trial", routing="kept", text=text)
     session = Session(renderer=renderer, engine=engine, limits=limits, trial_id="trial", seed=5, on_turn=assembler.add)
     app = SessionApp(max_body_bytes=200_000)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)

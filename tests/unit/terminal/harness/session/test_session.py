@@ -128,8 +128,9 @@ def test_a_cut_reply_goes_on_after_the_end_that_it_lacks(played: Any, benches: S
     assert len(rows_of(bench, benches)) == 1
 
 
-def test_an_unknown_family_is_rendered_as_a_whole_each_time(
-    chat: SimpleNamespace, played: Any, benches: SimpleNamespace
+@pytest.mark.parametrize("with_text", [False, True])
+def test_an_unknown_family_is_rendered_as_a_whole_and_joined_by_what_it_says(
+    chat: SimpleNamespace, played: Any, benches: SimpleNamespace, with_text: bool
 ) -> None:
     tokenizer = chat.CheckpointTokenizer(chat.small_tokenizer())
     template = chat.template_of("plain", thinking=False)
@@ -142,11 +143,14 @@ def test_an_unknown_family_is_rendered_as_a_whole_each_time(
             await bench.chat(messages)
             messages.append(USER)
 
-    _, bench = played(play, ("the file", "end"), renderer=renderer)
+    _, bench = played(play, ("the file", "end"), renderer=renderer, text=tokenizer.text if with_text else None)
     report = bench.session.report
     assert report.ways == {"opened": 1, "rendered": 1} and report.departures == []
     assert report.encoded_tokens == report.prompt_tokens == sum(map(len, bench.model.prompts))
-    assert len(rows_of(bench, benches)) == 2, "the copy has other ids than the reply, and no text space was given"
+    rows = rows_of(bench, benches)
+    # The copy has other ids than the reply; what both say is known only with a text space.
+    assert [row.audit.turns for row in rows] == ([2] if with_text else [1, 1])
+    assert rows[0].audit.count("strict") == 1 and rows[0].audit.masked == {}
 
 
 REFUSED = [
