@@ -9,7 +9,7 @@ from t1cli.slime.arguments.silent import offloads_training
 from t1cli.spec.experiment import ExperimentSpec
 
 STOP_WAIT_SECONDS: Final = 60
-_METRIC_LINES: Final = r"(step|rollout|perf|eval) \d+: \{"
+_READ_LINES: Final = r"(step|rollout|perf|eval) \d+: \{|successfully saved checkpoint|T1-(TRIAL|EVALUATION)"
 _NVLINK_SWITCHED: Final = ("H100", "H200", "H800", "H20", "B200", "B300", "GB200", "GB300")
 
 OWNED: Final = frozenset(
@@ -43,7 +43,7 @@ def environment(spec: ExperimentSpec, arguments: Arguments) -> dict[str, str]:
         "NCCL_NVLS_ENABLE": "1" if switched else "0",
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True" if expandable else "",
         "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_SECONDS),
-        # Ray prints one of several equal-looking lines; metrics must all come through.
-        "RAY_DEDUP_LOGS_ALLOW_REGEX": _METRIC_LINES,
+        # Ray prints one of several equal-looking lines; metrics, saves and trials must all come through.
+        "RAY_DEDUP_LOGS_ALLOW_REGEX": _READ_LINES,
         **engine.env,
     }
