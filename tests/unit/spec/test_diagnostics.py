@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from t1cli.errors import Diagnostic
+from t1cli.errors import BadInput, Diagnostic
 from t1cli.spec import renamed
+from t1cli.spec.load import load_experiment
+from t1cli.spec.locate import preset_names
 
 Break = Callable[..., list[Diagnostic]]
 
@@ -170,3 +173,13 @@ def test_references_are_resolved_and_stay_inside(base: str, problems: Break) -> 
         "cannot resolve `${rollout.nowhere}`: Interpolation key 'rollout.nowhere' not found",
         "`${oc.env:HOME}` asks for something outside the spec",
     ]
+
+
+def test_a_missing_block_names_the_presets_that_give_it(tmp_path: Path) -> None:
+    (tmp_path / "experiment.yaml").write_text("name: mine\n")
+    with pytest.raises(BadInput) as error:
+        load_experiment(tmp_path)
+    hints = {problem.message: problem.hint for problem in error.value.diagnostics}
+    for block in ("model", "hardware", "topology", "tasks", "reward"):
+        given_by = [name for name in preset_names() if name.startswith(f"{block}/")]
+        assert given_by and f"Presets that give it: {', '.join(given_by)}" in hints[f"`{block}` is missing"]
