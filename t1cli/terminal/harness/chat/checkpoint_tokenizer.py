@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ class CheckpointTokenizer:
         """The special tokens by name. No text ever encodes to one of them."""
         return self._controls
 
-    @property
+    @cached_property
     def text(self) -> TextSpace | None:
         """What single ids say, for the assembly of trajectories; None for a vocabulary that is not byte-level."""
         if type(self._tokenizer.decoder).__name__ != "ByteLevel":
