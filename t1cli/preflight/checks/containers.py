@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
@@ -12,7 +14,7 @@ from t1cli.preflight.fleet import Probe
 from t1cli.preflight.task_pool import tasks_of
 
 TIRED_SECONDS = 18 * 3600
-MOST_IMAGES = 50
+MOST_TASKS, MOST_IMAGES = 500, 50
 _IMAGE = re.compile(r"[a-z0-9][\w./:@-]{0,254}")
 
 
@@ -64,13 +66,22 @@ def _images(context: Context) -> Probe | Saw:
     if reason:
         return skipped(reason)
     try:
-        named = sorted({task.metadata["docker_image"] for task in tasks_of(context) if "docker_image" in task.metadata})
+        named = sorted({image for task in tasks_of(context)[:MOST_TASKS] if (image := _image_of(task.path))})
     except BadInput:
         return skipped("the task pool cannot be read from here")
     usable = [name for name in named if _IMAGE.fullmatch(name)]
     if not usable:
         return skipped("no task names an image")
     return _daemon(context, usable[:MOST_IMAGES])
+
+
+def _image_of(task: Path) -> str:
+    """What Harbor's `[environment] docker_image` names; the loader has read this file already."""
+    try:
+        environment = tomllib.loads((task / "task.toml").read_text(encoding="utf-8-sig")).get("environment")
+    except (OSError, ValueError):
+        return ""
+    return str(environment.get("docker_image", "")) if isinstance(environment, dict) else ""
 
 
 def _daemon(context: Context, wanted: list[str]) -> Probe | Saw:

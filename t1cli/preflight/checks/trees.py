@@ -70,24 +70,32 @@ def _trees(context: Context) -> Probe | Saw:
 
 
 def sglang(context: Context, found: Any) -> Saw:
-    """SGLang can return the experts that each token was routed to, and slime's changes to it are in."""
-    wanted = "an SGLang whose server arguments know enable_return_routed_experts"
+    """SGLang can return the experts that tokens were routed to; its files are as installed, with slime's patch."""
+    wanted = "the tested SGLang with slime's patch and no other change"
+    fix = "install the tested SGLang with slime's docker/patch/latest/sglang.patch"
     if found["server_args"] is None:
         return failed("no sglang/srt/server_args.py", wanted, "install sglang as in slime's Dockerfile")
-    if found["routed_experts"]:
-        return passed(f"sglang {found['version']} returns routed experts", wanted)
-    fix = (
-        "install the tested SGLang with slime's docker/patch/latest/sglang.patch, or --set rollout.routing_replay=false"
-    )
-    return failed(f"sglang {found['version']} cannot return routed experts", wanted, fix)
+    said = f"sglang {found['version']}"
+    if found["swallowing"]:
+        return failed(f"{said}: {_some(found['swallowing'])} swallows communication errors", wanted, fix)
+    if not found["routed_experts"] and _replays(context):
+        return failed(f"{said} cannot return routed experts", wanted, f"{fix}, or --set rollout.routing_replay=false")
+    extra = sorted(set(found["changed"]) - set(found["patched"]))
+    if extra:
+        return warned(f"{said} has changed files: {_some(extra)}", wanted, "rehearse with them, or use slime's image")
+    return passed(said + (" returns routed experts" if found["routed_experts"] else ""), wanted)
 
 
 def _sglang(context: Context) -> Probe | Saw:
-    if not context.on_slime:
-        return skipped("the embedded engine returns them by construction")
-    if not context.spec.rollout.routing_replay or not context.spec.model.architecture.num_experts:
-        return skipped("no routing replay: nothing asks for routed experts")
-    return Probe("t1cli.preflight.probes.sglang_files:sglang_files")
+    engine = context.spec.engine
+    if engine.kind != "slime":
+        return skipped("the embedded engine is t1's own")
+    patch = str(PurePosixPath(engine.slime_dir) / _PATCHES / "sglang.patch")
+    return Probe("t1cli.preflight.probes.sglang_files:sglang_files", {"patch": patch})
+
+
+def _replays(context: Context) -> bool:
+    return context.spec.rollout.routing_replay and context.spec.model.architecture.num_experts > 0
 
 
 def _some(names: list[str]) -> str:

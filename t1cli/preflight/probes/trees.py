@@ -31,9 +31,9 @@ def tree(path: str, patches: Sequence[str] = ()) -> dict[str, Any]:
         "exists": True,
         "commit": head,
         "changed": changed,
-        "patched": sorted({file for patch in patches for file in _touched_by(Path(patch))}),
+        "patched": sorted({file for patch in patches for file in touched_by(Path(patch))}),
         "patch_files": [patch for patch in patches if Path(patch).is_file()],
-        "swallowing": [name for name in changed if _swallows(place / name)],
+        "swallowing": [name for name in changed if swallows_in(place / name)],
     }
 
 
@@ -59,7 +59,8 @@ def swallows_communication_errors(source: str) -> bool:
     return False
 
 
-def _swallows(path: Path) -> bool:
+def swallows_in(path: Path) -> bool:
+    """The same of a Python file; false for one that cannot be read."""
     try:
         if path.suffix != ".py" or path.stat().st_size > _MOST_BYTES:
             return False
@@ -75,7 +76,8 @@ def _changed(place: Path) -> list[str]:
     return sorted(names)[:_MOST_FILES]
 
 
-def _touched_by(patch: Path) -> list[str]:
+def touched_by(patch: Path) -> list[str]:
+    """Files that a patch file touches; none for one that cannot be read."""
     try:
         text = patch.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,9 @@ import pytest
 from t1cli.preflight.check import Context
 from t1cli.preflight.checks import sandboxes as sandbox_checks
 from t1cli.preflight.checks.pool import draw_bins
+from t1cli.preflight.fleet import Answer, Later, Probe
 from t1cli.preflight.probes.containers import network_places
+from t1cli.spec.locate import experiments_dir
 from t1cli.terminal.sandbox.sweep import sweep_directory
 from tests.unit.preflight.conftest import Ask, MakeContext, nodes, one
 from tests.unit.preflight.pool_double import pool_double, status
@@ -115,12 +118,18 @@ def test_the_container_daemon_of_this_machine(context_of: MakeContext, ask: Ask)
     assert ask("sandboxes.networks", context_of(STARVED, fleet=nodes(CONTAINERS, away))).status == "skipped"
 
 
-def test_images_that_are_not_there(context_of: MakeContext, ask: Ask) -> None:
-    said = {"problem": "", "missing_images": ["example/task:1"]}
-    from t1cli.preflight.checks.containers import images
-
-    saw = images(context_of(STARVED), said)
-    assert saw.status == "warn" and "docker pull example/task:1" in saw.fix
+def test_images_that_tasks_name_are_looked_for(context_of: MakeContext, ask: Ask, tmp_path: Path) -> None:
+    task = tmp_path / "pool/one"
+    shutil.copytree(min((experiments_dir() / "quickstart/tasks").iterdir()), task)
+    toml = task / "task.toml"
+    toml.write_text(toml.read_text().replace("[environment]", '[environment]\ndocker_image = "example/task:1"'))
+    asked = Probe(CONTAINERS, {"images": ["example/task:1"]})
+    missing = Later(lambda: {"node": {asked.key: Answer({"problem": "", "missing_images": ["example/task:1"]})}})
+    saw = ask(
+        "sandboxes.images", context_of(STARVED, f"tasks.path={tmp_path / 'pool'}", "tasks.layout=harbor", fleet=missing)
+    )
+    assert saw.status == "warn" and saw.found == "1 missing, first example/task:1 on all 1 nodes"
+    assert "docker pull example/task:1" in saw.fix
 
 
 @pytest.mark.catalogue("S11")

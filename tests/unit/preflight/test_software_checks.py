@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +33,13 @@ def install(site: Path, name: str, version: str, files: dict[str, str] | None = 
     for path, content in (files or {}).items():
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         (site / path).write_text(content)
-    (metadata / "RECORD").write_text("".join(f"{path},,\n" for path in files or {}))
+    digests = {path: recorded_digest(content) for path, content in (files or {}).items()}
+    (metadata / "RECORD").write_text("".join(f"{path},sha256={digest},1\n" for path, digest in digests.items()))
+
+
+def recorded_digest(content: str) -> str:
+    """As a wheel's record writes it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).rstrip(b"=").decode()
 
 
 @pytest.fixture
@@ -231,9 +239,33 @@ def test_what_counts_as_swallowing(source: str, swallows: bool) -> None:
 
 @pytest.mark.catalogue("F4")
 def test_sglang_that_cannot_return_experts(context_of: MakeContext, ask: Ask, site: Path) -> None:
-    old = {"version": "0.4.0", "server_args": True, "routed_experts": False}
+    nothing: dict[str, Any] = {"changed": [], "patched": [], "swallowing": []}
+    old = {"version": "0.4.0", "server_args": True, "routed_experts": False, **nothing}
     assert ask("software.sglang", context_of(T1, fleet=one(SGLANG, old))).status == "fail"
-    assert ask("software.sglang", context_of("qwen3-8b-grpo", fleet=one(SGLANG, old))).status == "skipped"
+    assert ask("software.sglang", context_of("qwen3-8b-grpo", fleet=one(SGLANG, old))).status == "pass", "no experts"
+    absent = {"version": None, "server_args": None, "routed_experts": False, **nothing}
+    assert ask("software.sglang", context_of(T1, fleet=one(SGLANG, absent))).status == "fail"
     install(site, "sglang", "0.5.12", {"sglang/srt/server_args.py": "enable_return_routed_experts: bool = False\n"})
     assert ask("software.sglang", context_of(T1)).status == "pass"
     assert sys.modules.get("sglang") is None, "nothing of it was imported"
+
+
+@pytest.mark.catalogue("C7")
+def test_files_of_sglang_that_were_really_changed(
+    context_of: MakeContext, ask: Ask, site: Path, tmp_path: Path
+) -> None:
+    said = "enable_return_routed_experts = 1\n"
+    install(site, "sglang", "0.5.12", {"sglang/srt/server_args.py": said, "sglang/a.py": "a\n", "sglang/b.py": "b\n"})
+    patch = tmp_path / "slime/docker/patch/latest/sglang.patch"
+    patch.parent.mkdir(parents=True)
+    patch.write_text("--- a/python/sglang/a.py\n+++ b/python/sglang/a.py\n")
+    context = context_of(T1, f"engine.slime_dir={tmp_path / 'slime'}")
+    assert ask("software.sglang", context).status == "pass"
+    (site / "sglang/a.py").write_text("a = 2\n")
+    assert ask("software.sglang", context).status == "pass", "that is slime's patch"
+    (site / "sglang/b.py").write_text("b = 2\n")
+    saw = ask("software.sglang", context)
+    assert saw.status == "warn" and saw.found == "sglang 0.5.12 has changed files: sglang/b.py"
+    (site / "sglang/b.py").write_text(SWALLOWING)
+    saw = ask("software.sglang", context)
+    assert saw.status == "fail" and "sglang/b.py swallows communication errors" in saw.found
