@@ -146,6 +146,7 @@ def ask(
     return asyncio.run(run())
 
 
+@pytest.mark.catalogue("F2")
 def test_a_reply_has_ids_log_probs_routing_and_a_version(url: str) -> None:
     generation = ask(url, prompt=(1, 2, 3, 4))
     count = len(generation.sampled_ids)

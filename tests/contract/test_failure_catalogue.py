@@ -49,6 +49,45 @@ def test_every_row_is_proven_by_a_test() -> None:
     assert {id_ for id_ in entries() if not proofs().get(id_)} == NOT_YET_PROVEN
 
 
+# Beginning of a test's path, longest first where one begins like another, to the stages whose code it tests.
+STAGES_TESTED = {
+    "presets/watch/tests": {"watch"},
+    "tests/cli/test_slime_golden": {"launch"},
+    "tests/contract/slime_live": {"launch"},
+    "tests/contract/test_engine_client": {"rollout"},
+    "tests/unit/cluster": {"launch"},
+    "tests/unit/embedded": {"train"},
+    "tests/unit/launch": {"launch", "report"},
+    "tests/unit/memory_model": {"plan"},
+    "tests/unit/plan": {"plan"},
+    "tests/unit/plugin/test_checkpoints": {"launch", "train"},
+    "tests/unit/plugin/test_trial_worker": {"launch"},
+    "tests/unit/plugin": {"train", "rollout"},
+    "tests/unit/preflight": {"preflight"},
+    "tests/unit/report": {"report"},
+    "tests/unit/slime": {"plan", "launch"},
+    "tests/unit/terminal/pool/test_pool_client": {"rollout"},
+    "tests/unit/terminal/pool/test_postmortem_pool": {"rollout", "pool"},
+    "tests/unit/terminal/pool": {"pool"},
+    "tests/unit/terminal": {"rollout"},
+    "tests/unit/watch": {"watch"},
+}
+
+
+def test_every_row_is_proven_in_every_stage_that_it_names() -> None:
+    holes = {
+        (id_, stage)
+        for id_, entry in entries().items()
+        for stage in entry.stages
+        if not any(stage in stages_of(test) for test in proofs().get(id_, ()))
+    }
+    assert holes == NOT_YET_CAUGHT
+
+
+def stages_of(test: str) -> set[str]:
+    return next((stages for beginning, stages in STAGES_TESTED.items() if test.startswith(beginning)), set())
+
+
 def test_code_and_tests_name_rows_that_exist() -> None:
     assert set(catchers()) <= set(entries())
     assert set(proofs()) <= set(entries())

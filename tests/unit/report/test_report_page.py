@@ -109,6 +109,7 @@ class Outline(HTMLParser):
         self.tables_without_caption += (tag == "table") - (tag == "caption")
 
 
+@pytest.mark.catalogue("C10")
 def test_the_page_holds_what_was_asked_of_it(html: str) -> None:
     for text in (
         "first-rollouts-starved", "environment pool starved", "82.0", "79.5 GiB at most", "0.385: Qwen3-4B",
