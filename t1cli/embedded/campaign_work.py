@@ -15,6 +15,7 @@ from t1cli.embedded.processes import Processes
 from t1cli.embedded.progress_line import progress_line
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.metrics_writer import MetricsWriter
+from t1cli.launch.pause import hold_while_paused
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
@@ -66,7 +67,8 @@ class CampaignWork:
 
     async def generate(self, rollout_id: int) -> RolloutResult:
         """Run one rollout; its rows are on disk before anybody trains on them. Waits while the run is paused."""
-        await self._hold()
+        note = lambda message: self._records.events.write(EventKind.NOTE, message=message)  # noqa: E731
+        await hold_while_paused(self._records.run, note, is_over=self._server_end.done)
         with self._records.events.phase(self._phase("rollout")):
             plan = rollout_plan(self._spec, rollout_id, self._pools.training)
             left = self._left_by_an_earlier_session(plan)
@@ -147,16 +149,6 @@ class CampaignWork:
     def close(self) -> None:
         """Stop watching the server."""
         self._server_end.cancel()
-
-    async def _hold(self) -> None:
-        """Wait while the pause request exists; a stop request or the server's end goes on."""
-        run = self._records.run
-        if not run.pause_request.exists():
-            return
-        self._records.events.write(EventKind.NOTE, message=f"paused: {run.pause_request.name} exists")
-        while run.pause_request.exists() and not run.stop_request.exists() and not self._server_end.done():
-            await asyncio.sleep(0.2)
-        self._records.events.write(EventKind.NOTE, message="goes on after a pause")
 
     def stop_requested(self) -> bool:
         """Whether the run's stop request exists."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of
 from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.checkpoints.scores import record_scores
@@ -22,6 +24,8 @@ from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.trajectory.store import save_rows
 from t1cli.terminal.trajectory.versions import LagRule, VersionClock
 
+_LOG = logging.getLogger(__name__)
+
 VERSION_LAG: Final = "terminal/version_lag"
 """Weight versions that a batch lies behind the trainer when it is trained."""
 _INDEX_STRIDE: Final = 1_000_000
@@ -29,12 +33,16 @@ _INDEX_STRIDE: Final = 1_000_000
 
 
 def generate_batch(args: Any, rollout_id: int) -> Any:
-    """RolloutFnTrainOutput of exactly `batch_size` groups. Raises RolloutAborted when the batch never fills."""
+    """RolloutFnTrainOutput of exactly `batch_size` groups; waits while the run is paused.
+
+    Raises RolloutAborted when the batch never fills.
+    """
     from slime.rollout.base_types import RolloutFnTrainOutput  # type: ignore[import-not-found]
 
     patch_now()
     campaign = campaign_of(args)
     keep(campaign.settings)
+    asyncio.run(hold_while_paused(campaign.settings.run, _LOG.warning))
     plan = rollout_plan(campaign.spec, rollout_id, campaign.tasks)
     result = asyncio.run(run_rollout(campaign.world, plan, make_trial=trial_maker(args, campaign)))
     save_rows(campaign.settings.run.rollouts / f"rollout_{rollout_id:06d}.npz", result.rows)
