@@ -89,6 +89,26 @@ def test_a_rewritten_reply_is_never_taken_for_the_sampled_one(
     assert len(rows_of(bench, benches)) == 1 + departs
 
 
+def test_a_later_reply_that_was_rewritten_is_not_appended_as_if_it_were_new(
+    played: Any, benches: SimpleNamespace
+) -> None:
+    async def play(bench: Any) -> None:
+        messages = [*ASK]
+        await bench.chat(messages)
+        messages.append(USER)
+        await bench.chat(messages)
+        messages[-1]["content"] = "TWO"
+        await bench.chat([*messages, USER])
+
+    _, bench = played(play)
+    report = bench.session.report
+    assert report.ways == {"opened": 1, "appended": 1, "rendered": 1}
+    assert report.departures == [
+        "turn 2: message 4, an assistant's, is not what was sampled after the 3 messages before it"
+    ]
+    assert [row.audit.turns for row in rows_of(bench, benches)] == [2, 1]
+
+
 def test_call_ids_may_change_and_arguments_may_not(played: Any) -> None:
     call = '<tool_call>\n{"name": "f", "arguments": {"a": 1, "b": [2]}}\n</tool_call>'
     tool = {"type": "function", "function": {"name": "f"}}
