@@ -20,7 +20,7 @@ MakeAnswers = Callable[..., Answers]
 GPU_ANSWERS = [
     {"gpus": 1, "gpu_kind": "h100", "model": "qwen3-0.6b", "algorithm": "grpo"},
     {"gpus": 8, "gpu_kind": "h200", "model": "qwen3-8b", "algorithm": "grpo", "pool": ("http://pool-1:18081",) * 2},
-    {"gpus": 16, "gpu_kind": "h100", "model": "qwen3-30b-a3b", "algorithm": "ppo", "weights": "/models/qwen"},
+    {"gpus": 16, "gpu_kind": "h100", "model": "qwen3-8b", "algorithm": "ppo", "weights": "/models/qwen"},
 ]
 
 
