@@ -189,6 +189,21 @@ RULES: Final[tuple[Rule, ...]] = (
         "--use-rollout-routing-replay, or leave one of them out",
     ),
     Rule(
+        "T-replay", "error", "--qkv-format",
+        lambda a: a.on("use_rollout_routing_replay") and a.text("qkv_format") == "bshd",
+        "routing replay with --qkv-format bshd: slime cuts routing rows as for thd, so they do not meet their tokens",
+        "--qkv-format thd",
+    ),
+    Rule(
+        "T-replay", "error", "--allgather-cp",
+        lambda a: a.on("use_rollout_routing_replay")
+        and a.on("allgather_cp")
+        and a.whole("context_parallel_size", 1) > 1,
+        "routing replay with --allgather-cp: tokens are cut in one piece a rank, routing rows in two (zig-zag): every "
+        "token replays another one's experts, and nothing stops",
+        "leave --allgather-cp or --use-rollout-routing-replay out",
+    ),
+    Rule(
         "T-health", "warning", "--rollout-health-check-first-wait",
         lambda a: a.on("use_fault_tolerance") and a.number("rollout_health_check_first_wait") <= 0,
         "health checks start at once: an engine that compiles its kernels is killed for it",

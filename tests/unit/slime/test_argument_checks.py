@@ -162,6 +162,8 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --use-tensorboard", "ValueError", "T-board", "error"),
     ("+ --use-tensorboard --tb-project-name p", "timestamp", "T-board", "warning"),
     ("+ --use-routing-replay --use-rollout-logprobs", "empty list", "T-replay", "error"),
+    ("+ --use-rollout-routing-replay --qkv-format bshd", "rows as for thd", "T-replay", "error"),
+    ("+ --use-rollout-routing-replay --allgather-cp --context-parallel-size 2", "zig-zag", "T-replay", "error"),
     ("+ --use-fault-tolerance", "compiles its kernels", "T-health", "warning"),
     (GOOD.replace("-nodes 1 --actor-num-gpus-per-node 8", "-nodes 2 --actor-num-gpus-per-node 4"), "fewer than 8",
      "T-nodes", "warning"),
