@@ -20,6 +20,10 @@ from typing import Any
 from t1cli.cluster import guard
 from t1cli.errors import CouldNotAsk, T1Error
 
+_LOG = logging.getLogger(__name__)
+
+_STARTS = 2
+"""Ray gives its node 30 s to come up and has no setting for it; a machine that was busy then may not be now."""
 _OBJECT_STORE_BYTES = 256 * 2**20
 _TEMP_PREFIX = "t1-ray-"
 
@@ -97,6 +101,17 @@ class LocalCluster:
 
         `environment` is added to that of every process of the cluster. Raises CouldNotAsk when Ray does not come up.
         """
+        for left in reversed(range(_STARTS)):
+            try:
+                return cls._started(record, logs, environment or {})
+            except CouldNotAsk as failure:
+                if not left:
+                    raise
+                _LOG.warning("%s; trying once more", failure.message)
+        raise AssertionError("no start was tried")
+
+    @classmethod
+    def _started(cls, record: Path, logs: Path, environment: Mapping[str, str]) -> LocalCluster:
         temp_dir = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=_TEMP_ROOT))
         mark = secrets.token_hex(8)
         record.write_text(json.dumps({"mark": mark, "temp_dir": str(temp_dir)}) + "\n")
@@ -109,7 +124,7 @@ class LocalCluster:
         )
         cluster = cls(mark, temp_dir, record, watcher)
         try:
-            _init_ray(temp_dir, {**(environment or {}), **PRIVATE_ENVIRONMENT, guard.MARK: mark})
+            _init_ray(temp_dir, {**environment, **PRIVATE_ENVIRONMENT, guard.MARK: mark})
         except Exception as failure:
             cluster.close()
             raise CouldNotAsk(f"a private Ray did not start: {failure}", hint=f"its logs: {logs}") from failure

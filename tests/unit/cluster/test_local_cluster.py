@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
+import pytest
 
 from t1cli.cluster.guard import MARK, Cluster
-from t1cli.cluster.local import sweep_cluster
+from t1cli.cluster.local import LocalCluster, sweep_cluster
+from t1cli.errors import CouldNotAsk
 
 COUNTER = """
 from t1cli.errors import Refused
@@ -127,3 +130,21 @@ def test_sweep_ends_what_even_the_guard_did_not(tmp_path: Path) -> None:
     finally:
         stranger.kill()
         stranger.wait(timeout=120)
+
+
+def test_a_ray_that_does_not_come_up_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Path] = []
+
+    def start(temp_dir: Path, environment: Mapping[str, str]) -> None:
+        tried.append(temp_dir)
+        if len(tried) != 2:
+            raise RuntimeError("the node timed out")
+
+    monkeypatch.setattr("t1cli.cluster.local._init_ray", start)
+    cluster = LocalCluster.start(tmp_path / "ray.json", tmp_path)
+    assert len(set(tried)) == 2 and not tried[0].exists() and tried[1].exists()
+    cluster.close()
+    assert not tried[1].exists()
+    with pytest.raises(CouldNotAsk, match="the node timed out"):
+        LocalCluster.start(tmp_path / "ray.json", tmp_path)
+    assert len(tried) == 4 and not any(path.exists() for path in tried)
