@@ -30,6 +30,7 @@ TRAILING_IDS: Final = 96
 """Most ids at the history's end that a normalized relation puts aside."""
 GLUE_IDS: Final = 16
 """Most ids that the prompt may have in their place."""
+_MOST_IDS_PER_CHARACTER: Final = 4
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ def retokenized(history: History, prompt: Ids, text: TextSpace) -> Match | None:
     """The prompt's text begins with exactly the history's, and an id ends where the history does."""
     common = common_prefix(history.ids, prompt)
     told = "".join(history.pieces(text, common))
-    count = boundary_after(_pieces(text, prompt, common), len(told))
+    # No character has more than four ids, so that what lies further on need not be read.
+    near = prompt[: common + _MOST_IDS_PER_CHARACTER * len(told) + LOOKBACK]
+    count = boundary_after(_pieces(text, near, common), len(told))
     if count is None or _said(text, prompt, common, common + count) != told:
         return None
     changed = _changed(history.ids[common:], prompt[common : common + count])
