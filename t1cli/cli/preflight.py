@@ -67,5 +67,5 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     else:
         if not (show_all or only):
             print_skipped(report)
-        print_summary(report, spec, seconds=time.monotonic() - started)
+        print_summary(report, plan, spec, seconds=time.monotonic() - started)
     return ExitCode.YES if green(report) else ExitCode.NO

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from t1cli.plan.plan import Plan
 from t1cli.preflight.report import CheckResult, PreflightReport
 from t1cli.ui.console import answer
 
@@ -30,14 +31,17 @@ def print_skipped(report: PreflightReport) -> None:
         answer().print(f"- skipped {len(skipped)} checks that do not apply here ({told}); --all says why", style="dim")
 
 
-def print_summary(report: PreflightReport, spec_argument: str, *, seconds: float) -> None:
-    """The counts line, and the next command."""
+def print_summary(report: PreflightReport, plan: Plan, spec_argument: str, *, seconds: float) -> None:
+    """The counts line, what the plan refuses whatever the machine is like, and the next command."""
     counts = Counter[str](check.status for check in report.checks)
     said = ", ".join(f"{counts[state]} {_word(state)}" for state in MARKS if counts[state])
     console = answer()
     console.print(f"{said} in {seconds:.1f} s")
+    open_ids = tuple(dict.fromkeys(finding.id for finding in plan.findings if finding.severity == "error"))
+    if not plan.accepted_for_launch:
+        console.print(f"the plan refuses it: {', '.join(open_ids) or plan.verdict}")
     if report.ready:
-        console.print(f"Next: t1 launch {spec_argument}")
+        console.print(f"Next: t1 {'launch' if plan.accepted_for_launch else 'plan'} {spec_argument}")
         return
     bad = next(check for check in report.checks if check.refuses)
     console.print(f"Next: t1 preflight {spec_argument} --only {bad.id}")

@@ -75,6 +75,12 @@ def test_json_is_one_object(tasks: None) -> None:
     assert (code, answer["spec"], answer["plan"]["verdict"]) == (0, "experiment.yaml", "FITS")
 
 
+def test_preflight_of_it_says_what_the_plan_still_misses(tasks: None) -> None:
+    assert t1("init", "--gpus", "8", "--model", "qwen3-8b")[0] == 0
+    code, out, _ = t1("preflight", "experiment.yaml", "--only", "tasks.pool")
+    assert (code, out.splitlines()[-2:]) == (0, ["the plan refuses it: T-blank", "Next: t1 plan experiment.yaml"])
+
+
 class Terminal(io.StringIO):
     """What a person types."""
 
