@@ -51,7 +51,7 @@ def _replayed(router: nn.Module, experts: Tensor, shape: RoutingShape, layer: in
             )
         return result
 
-    router.forward = forward  # type: ignore[method-assign]
+    router.forward = forward
     try:
         yield
     finally:
