@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import groupby
 from typing import Final
 

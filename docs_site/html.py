@@ -13,6 +13,16 @@ from markdown_it import MarkdownIt
 from docs_site.pages import ROOT, Page, anchor_of
 
 SECTIONS: Final = ("guides", "concepts", "reference", "contributing")
+FIRST: Final = (
+    "first-campaign",
+    "own-tasks",
+    "from-a-slime-script",
+    "reading-a-plan",
+    "watch",
+    "writing-rules",
+    "running-the-pool",
+)
+"""Guides that a reader wants in this order; all others follow by name."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8881; }
@@ -20,6 +30,7 @@ body { font: 16px/1.55 system-ui, sans-serif; margin: 0 auto; max-width: 78rem; 
   padding: 1rem; }
 nav { flex: 0 0 15rem; font-size: .9rem; } nav ul { list-style: none; padding-left: .6rem; }
 main { min-width: 0; flex: 1; } pre, code { background: var(--soft); border-radius: 4px; }
+code { overflow-wrap: anywhere; } pre code { overflow-wrap: normal; background: none; }
 pre { padding: .7rem; overflow-x: auto; } table { border-collapse: collapse; display: block; overflow-x: auto; }
 td, th { border: 1px solid var(--line); padding: .25rem .6rem; vertical-align: top; text-align: left; }
 [aria-current] { font-weight: bold; } @media (max-width: 50rem) { body { flex-direction: column; } }
@@ -47,7 +58,7 @@ def title_of(page: Page) -> str:
     """Text of the first heading."""
     for number, token in enumerate(page.tokens):
         if token.type == "heading_open":
-            return page.tokens[number + 1].content
+            return page.tokens[number + 1].content.replace("`", "")
     return page.path.stem
 
 
@@ -76,9 +87,15 @@ def _navigation(page: Page, pages: tuple[Page, ...], output: Path) -> str:
     parts = [_item(page, other, here, output) for other in pages if other.path.parent == ROOT]
     for section in SECTIONS:
         parts.append(f"<li>{section}<ul>")
-        parts += [_item(page, other, here, output) for other in pages if other.path.parent.name == section]
+        inside = sorted((other for other in pages if other.path.parent.name == section), key=_place)
+        parts += [_item(page, other, here, output) for other in inside]
         parts.append("</ul></li>")
     return f'<nav aria-label="pages"><ul>{"".join(parts)}</ul></nav>'
+
+
+def _place(page: Page) -> tuple[int, str]:
+    is_first = page.path.parent.name == "guides" and page.path.stem in FIRST
+    return (FIRST.index(page.path.stem) if is_first else len(FIRST)), page.path.stem
 
 
 def _item(page: Page, other: Page, here: Path, output: Path) -> str:
