@@ -22,7 +22,8 @@ def score_name(spec: ExperimentSpec) -> str | None:
 
 def record_scores(actor_dir: Path, rollout: int, metrics: Mapping[str, float]) -> None:
     """Write down an evaluation after `rollout`. The one before training belongs to no checkpoint and is left out."""
-    if (finished_rollout(actor_dir) or -1) < rollout:
+    newest = finished_rollout(actor_dir)
+    if newest is None or newest < rollout:
         return
     log = LineLog(actor_dir / SCORES)
     log.append({"rollout": rollout, "metrics": dict(metrics)})

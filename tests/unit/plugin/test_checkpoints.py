@@ -152,6 +152,9 @@ def test_the_evaluation_before_training_belongs_to_no_checkpoint(settings: Setti
     settings.actor_dir.mkdir(parents=True)
     record_scores(settings.actor_dir, 0, {"m": 1.0})
     assert scores(settings.actor_dir, "m") == {}
+    fill(settings, range(1))
+    record_scores(settings.actor_dir, 0, {"m": 0.5})
+    assert scores(settings.actor_dir, "m") == {0: 0.5}, "the one behind the first save does"
 
 
 def test_a_pinned_checkpoint_stays(settings: Settings) -> None:
