@@ -47,7 +47,7 @@ def jobs_of(context: Context) -> Jobs:
 
     address = address_of(context)
     assert address is not None
-    return context.memo.once("cluster.jobs", lambda: Jobs.open(address, call_seconds=10.0))
+    return context.memo.once("cluster.jobs", lambda: Jobs.open(address))
 
 
 def cluster_said(context: Context) -> ClusterSaid:

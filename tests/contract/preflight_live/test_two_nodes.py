@@ -59,7 +59,7 @@ class TwoNodes:
             "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
             # A machine that others use too.
-            "RAY_raylet_start_wait_time_s": "240",
+            "RAY_raylet_start_wait_time_s": "500",
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "240",
             "RAY_health_check_period_ms": "20000",
             "RAY_health_check_timeout_ms": "60000",
@@ -89,8 +89,10 @@ class TwoNodes:
                 time.sleep(0.5)
 
     def _ray(self, arguments: list[str], before: list[str] | None = None) -> None:
-        ports = [f"--dashboard-agent-listen-port={free_port()}", "--node-ip-address=127.0.0.1"]
-        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=2", "--num-gpus=0", *ports]
+        # Ports that are given need not be waited for: a raylet gives its agents 15 s to say theirs, and then dies.
+        named = ("dashboard-agent-listen", "dashboard-agent-grpc", "metrics-export", "runtime-env-agent")
+        ports = [*(f"--{name}-port={free_port()}" for name in named), "--node-ip-address=127.0.0.1"]
+        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", "--num-gpus=0", *ports]
         # Not through a pipe: Ray's daemons would keep it open.
         with tempfile.TemporaryFile() as output:
             command = [*(before or []), *start, *arguments]
