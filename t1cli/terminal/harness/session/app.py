@@ -1,4 +1,4 @@
-"""The ASGI application over all open sessions: a key in the path or in the header, OpenAI's routes behind it."""
+"""The ASGI application over all open sessions: a key in the path or a header, OpenAI's or Anthropic's routes behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import logging
 import secrets
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,13 @@ from t1cli.terminal.asgi import (
     until_disconnect,
 )
 from t1cli.terminal.harness.engine import EngineError
-from t1cli.terminal.harness.session.chat_request import ChatRefusal
+from t1cli.terminal.harness.session.anthropic_wire import (
+    error_answer,
+    message_answer,
+    message_events,
+    messages_request,
+)
+from t1cli.terminal.harness.session.chat_request import ChatRefusal, ChatRequest
 from t1cli.terminal.harness.session.openai_reply import chat_completion, error_body, events
 from t1cli.terminal.harness.session.openai_request import chat_request
 from t1cli.terminal.harness.session.session import Session
@@ -38,6 +45,22 @@ _PREFIX: Final = "/sessions/"
 class _Route:
     session: Session
     path: str
+
+
+@dataclass(frozen=True)
+class _Wire:
+    """How one API writes requests, answers and streams."""
+
+    id_prefix: str
+    read: Callable[[dict[str, Any]], ChatRequest]
+    whole: Callable[..., dict[str, Any]]
+    events: Callable[..., Iterable[str]]
+
+
+_WIRES: Final = {
+    "/v1/chat/completions": _Wire("chatcmpl-", chat_request, chat_completion, events),
+    "/v1/messages": _Wire("msg_", messages_request, message_answer, message_events),
+}
 
 
 class SessionApp:
@@ -73,26 +96,27 @@ class SessionApp:
             route = self._route(scope)
             if (scope["method"], route.path) == ("GET", "/v1/models"):
                 return Answer({"object": "list", "data": [{"id": self._model, "object": "model", "owned_by": "t1"}]})
-            if (scope["method"], route.path) == ("POST", "/v1/chat/completions"):
+            wire = _WIRES.get(route.path)
+            if scope["method"] == "POST" and wire is not None:
                 body = await read_json(receive, max_bytes=self._max_body_bytes)
-                return await until_disconnect(self._complete(route.session, body), receive)
+                return await until_disconnect(self._complete(route.session, wire, body), receive)
             raise ChatRefusal(404, "no_such_route", f"no {scope['method']} {route.path}")
         except ChatRefusal as refusal:
-            return _error(refusal.status, refusal.code, refusal.message, refusal.param)
+            return _error(scope, refusal.status, refusal.code, refusal.message, refusal.param)
         except TooLarge as error:
-            return _error(413, "body_too_large", error.message)
+            return _error(scope, 413, "body_too_large", error.message)
         except BadInput as error:
-            return _error(400, "invalid_json", error.message)
+            return _error(scope, 400, "invalid_json", error.message)
         except EngineError as error:
-            return _error(502, error.cause, str(error))
+            return _error(scope, 502, error.cause, str(error))
         except T1Error as error:
-            return _error(500, "rollout_aborted", error.message)
+            return _error(scope, 500, "rollout_aborted", error.message)
         except Disconnected:
             raise
         except Exception:
             # A bug of ours: the harness learns that, the log learns which.
             logger.exception("a chat request failed")
-            return _error(500, "internal_error", "the session endpoint failed; its log says why")
+            return _error(scope, 500, "internal_error", "the session endpoint failed; its log says why")
 
     def _route(self, scope: Scope) -> _Route:
         path = str(scope["path"])
@@ -100,25 +124,26 @@ class SessionApp:
             key, _, rest = path.removeprefix(_PREFIX).partition("/")
             path = f"/{rest}"
         else:
-            sent = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-            key = sent.removeprefix("Bearer ")
+            headers = dict(scope["headers"])
+            sent = headers.get(b"authorization") or headers.get(b"x-api-key", b"")
+            key = sent.decode("latin-1").removeprefix("Bearer ")
         # Looked up by its digest: how long that takes says nothing about the key.
         session = self._sessions.get(_digest(key))
         if session is None:
             raise ChatRefusal(404, "no_such_session", "there is no such session, or it has ended")
         return _Route(session, path)
 
-    async def _complete(self, session: Session, body: dict[str, Any]) -> Answer:
-        request = chat_request(body)
+    async def _complete(self, session: Session, wire: _Wire, body: dict[str, Any]) -> Answer:
+        request = wire.read(body)
         completion = await session.complete(request)
         head = {
-            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "id": f"{wire.id_prefix}{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": request.model or self._model,
         }
         if not request.is_streamed:
-            return Answer(chat_completion(request, completion, head=head))
-        stream = "".join(events(request, completion, head=head))
+            return Answer(wire.whole(request, completion, head=head))
+        stream = "".join(wire.events(request, completion, head=head))
         return Answer(stream, headers={"content-type": "text/event-stream", "cache-control": "no-cache"})
 
 
@@ -126,5 +151,7 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
-def _error(status: int, code: str, message: str, param: str | None = None) -> Answer:
+def _error(scope: Scope, status: int, code: str, message: str, param: str | None = None) -> Answer:
+    if str(scope["path"]).endswith("/v1/messages"):
+        return Answer(error_answer(status, code, message), status)
     return Answer(error_body(status, code, message, param), status)

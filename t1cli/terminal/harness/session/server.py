@@ -26,7 +26,7 @@ class OpenSession:
 
     session: Session
     base_url: str
-    """An OpenAI client's `base_url`; the key is part of it."""
+    """An OpenAI client's `base_url`; the key is part of it. Anthropic's clients take it without the `/v1`."""
     key: str
     """For a harness that takes an address of its own and an API key: the server's `/v1` with this as bearer token."""
 
