@@ -89,6 +89,9 @@ def chance_all_tasks_placed(shape: PoolShape, groups: int) -> float:
 
 def plan_pool(spec: ExperimentSpec) -> PoolPlan:
     """Demand, capacity, their ratio, and how many leases of the demand can really be held at once."""
+    if spec.engine.kind == "slime" and spec.engine.from_script:
+        # slime's own rollout on prompts: there is no sandbox.
+        return PoolPlan(0, 0, 0.0, 0, placement_chance=1.0, closing_leases=0, evaluation_demand=0)
     demand, sandbox = rollout_demand(spec), spec.sandbox
     if sandbox.kind == "pool":
         shape = pool_shape(sandbox)

@@ -105,7 +105,8 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
         f"{_size(plan.disk.per_save_gib)} kept, one being written",
     )
     yield "schedule", _schedule(plan)
-    yield "pool", _pool(plan)
+    if plan.pool.demand:
+        yield "pool", _pool(plan)
     if plan.schedule.routing_bytes_per_token:
         yield "routing", _routing(plan)
     if plan.schedule.step_seconds is not None:

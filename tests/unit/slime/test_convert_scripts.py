@@ -220,3 +220,11 @@ def test_the_command_writes_a_spec_or_says_which_lines_need_help(tmp_path: Path)
     assert run("convert", str(CHECKOUT / "scripts/run-dense.sh"), "--slime-version", "9.9.9")[0] == 2
     code, _, aside = run("plan", str(CHECKOUT / "examples/shapes/run-broken.sh"))
     assert code == 1 and "run-broken.sh:6" in aside
+
+
+def test_a_script_is_planned_without_sandboxes() -> None:
+    code, text, aside = run("plan", str(CHECKOUT / "scripts/run-dense.sh"))
+    assert code in (0, 1), aside
+    assert "peak GiB" in text and "actor 0" in text
+    # Its rollout is slime's own, on prompts.
+    assert "sandboxes" not in text
