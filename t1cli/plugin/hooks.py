@@ -8,7 +8,6 @@
 | `--custom-reward-post-process-path` (GRPO) | `t1cli.plugin.hooks.group_rewards` |
 | `--rollout-data-postprocess-path` (PPO) | `t1cli.plugin.hooks.explain_variance` |
 | `--custom-tis-function-path` (correction recorded) | `t1cli.plugin.hooks.record_correction` |
-| `--custom-tis-function-path` | `t1cli.plugin.hooks.record_correction` |
 | `--custom-megatron-init-path` | `t1cli.plugin.hooks.start_trainer` |
 | `--spec` (GatedDeltaNet split over CP) | `t1cli.plugin.hooks` and `qwen3_5_spec` or `qwen3_next_spec` |
 | Ray's `worker_process_setup_hook` | `t1cli.plugin.hooks.set_up_worker` |
