@@ -18,7 +18,7 @@ MARK: Final = "T1-PROBE "
 _ENTRYPOINT: Final = "python3 -m t1cli.cluster.probe"
 
 
-def open_files(jobs: Jobs, *, wait_seconds: float = 120.0) -> tuple[OpenFiles, ...]:
+def open_files(jobs: Jobs, *, wait_seconds: float = 300.0) -> tuple[OpenFiles, ...]:
     """Limits of the running raylets, the GCS and a driver. Raises CouldNotAsk when the probe does not answer."""
     text = answer_of_job(jobs, _ENTRYPOINT, {}, {"t1_probe": "open_files"}, wait_seconds=wait_seconds)
     return from_json(json.loads(text))

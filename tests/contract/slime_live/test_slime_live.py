@@ -193,7 +193,8 @@ def test_limits_of_the_running_ray_decide_a_launch(head: Head, load, real_limits
     launch(load("limits", "rollout.num_rollouts=1"), options, listener, stages)
     assert standing(run_of(options, "limits")).state is RunState.FINISHED
     assert not [line for line in listener.lines if "S8" in line], "limits were read, and they suffice"
-    many = load("many", "rollout.batch_size=4000000")
+    # Were it submitted after all, it would fail at once.
+    many = load("many", "rollout.batch_size=4000000", "engine.slime_dir=/nonexistent/slime")
     with pytest.raises(Refused, match="S8") as refused:
         launch(many, options, listener, stages)
     said = refused.value.diagnostics
