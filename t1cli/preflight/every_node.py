@@ -115,6 +115,8 @@ def _crashed(problem: str) -> Saw:
 
 def _alike(seen: Mapping[str, Saw]) -> str:
     texts = Counter(saw.found for saw in seen.values())
+    if len(seen) == 1:
+        return f"{next(iter(texts))} on {next(iter(seen))}"
     if len(texts) == 1:
         return f"{next(iter(texts))} on all {len(seen)} nodes"
     return _named(list(seen), seen)

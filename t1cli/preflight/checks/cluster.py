@@ -95,6 +95,8 @@ def plugin(context: Context, found: Any) -> Saw:
     if not missing:
         return passed(", ".join(found) + " found", wanted)
     fix = "install t1cli in the nodes' image, or --set engine.t1_dir=DIRECTORY of a checkout on every node"
+    if {"slime", "megatron"} & set(missing):
+        fix = "correct engine.slime_dir and engine.megatron_dir, or use slime's image"
     return failed(f"{', '.join(missing)} cannot be found", wanted, fix)
 
 

@@ -85,6 +85,8 @@ def test_the_plugin_on_every_node(context_of: MakeContext, ask: Ask) -> None:
     there = {"t1cli": True, "pydantic": True, "slime": True}
     saw = ask("cluster.plugin", context_of(T1, fleet=nodes(MODULES, there, {**there, "pydantic": False}, there)))
     assert saw.status == "fail" and saw.found.startswith("node-1: pydantic cannot be found")
+    saw = ask("cluster.plugin", context_of(T1, fleet=nodes(MODULES, {**there, "slime": False})))
+    assert saw.found == "slime cannot be found on node-0" and "engine.slime_dir" in saw.fix
 
 
 def test_nodes_with_one_host_name_are_told_apart() -> None:

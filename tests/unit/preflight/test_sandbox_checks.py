@@ -128,7 +128,7 @@ def test_images_that_tasks_name_are_looked_for(context_of: MakeContext, ask: Ask
     saw = ask(
         "sandboxes.images", context_of(STARVED, f"tasks.path={tmp_path / 'pool'}", "tasks.layout=harbor", fleet=missing)
     )
-    assert saw.status == "warn" and saw.found == "1 missing, first example/task:1 on all 1 nodes"
+    assert saw.status == "warn" and saw.found == "1 missing, first example/task:1 on node"
     assert "docker pull example/task:1" in saw.fix
 
 
