@@ -32,6 +32,7 @@ FORMAT_VERSION = 1
 CRITIC_FILE = "critic.safetensors"
 MANIFEST = "pretrained.json"
 _CRITIC_SEED_OFFSET = 1
+_PATIENCE = 3
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,8 @@ def pretrain_value(run: RunDirectory, spec: ExperimentSpec, asked: Asked, say: C
     say(f"{len(learned)} trials to learn from, {len(choosing)} choose the epoch, {len(held_back)} are held back")
     gamma, model = spec.algorithm.gamma, cold_critic(spec)
     cold = fit_on(model, held_back, gamma=gamma)
-    settings = Settings(
-        epochs=asked.epochs, batch=asked.batch, learning_rate=spec.algorithm.critic.learning_rate, gamma=gamma
-    )
+    rate = spec.algorithm.critic.learning_rate
+    settings = Settings(epochs=asked.epochs, batch=asked.batch, learning_rate=rate, gamma=gamma, patience=_PATIENCE)
     fit = fit_values(model, learned, choosing, settings, seed=spec.seed, say=say)
     found = Pretrained(
         run=f"{run.name}/attempt_{run.attempt}",

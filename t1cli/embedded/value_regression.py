@@ -31,6 +31,8 @@ class Settings:
     """Trials of an optimizer step."""
     learning_rate: float = 5e-4
     gamma: float = 1.0
+    patience: int = 8
+    """Epochs without improvement after which it ends."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def fit_values(
         say(f"epoch {epoch}: explained variance {explained:.3f} on {len(judges)} trials that are not learned from")
         if explained > best.explained_variance:
             best = Fit(copy.deepcopy(model), explained, epoch)
+        elif epoch - best.epoch >= settings.patience:
+            break
     return best
 
 

@@ -16,7 +16,7 @@ def run_world(script: str, *arguments: str, ranks: int, timeout: float = 600) ->
     with tempfile.TemporaryDirectory(prefix="t1-gloo-") as scratch:
         command = [sys.executable, "-W", "ignore", script, *arguments]
         command += ["--ranks", str(ranks), "--meeting", str(Path(scratch) / "meeting")]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
         processes = [
             subprocess.Popen(
                 [*command, "--rank", str(rank)],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 World = Callable[..., list[dict[str, Any]]]
-OURS, SLIME = "split_gated_delta_net.py", "split_slime_layers.py"
+OURS, SLIME, MEGATRON = "split_gated_delta_net.py", "split_slime_layers.py", "megatron_gated_delta_net.py"
 PATIENT = pytest.mark.timeout(1800)
 
 
@@ -26,6 +26,7 @@ def hold(reports: list[dict[str, Any]]) -> None:
 
 
 @PATIENT
+@pytest.mark.catalogue("M6")
 def test_two_ranks(world: World) -> None:
     hold(world(OURS, ranks=2))
 
@@ -54,3 +55,11 @@ def test_slimes_layers(world: World, ranks: int, tensor: int) -> None:
     for report in world(SLIME, "--tensor", str(tensor), *where, ranks=ranks):
         assert report["output_error"] <= 1e-6, report
         assert report["input_gradient_error"] <= 1e-6 and report["weight_gradient_error"] <= 1e-6, report
+
+
+@PATIENT
+@pytest.mark.slow
+def test_megatrons_own_module(world: World) -> None:
+    pytest.importorskip("megatron.core")
+    (report,) = world(MEGATRON, ranks=2)
+    assert report["output_error"] <= 1e-6 and report["input_gradient_error"] <= 1e-6, report
