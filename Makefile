@@ -44,10 +44,10 @@ lint: install ## Check style and types.
 
 types: install ## Check types strictly.
 	$(BIN)/mypy
-	$(BIN)/mypy docs_site
+	$(BIN)/mypy -p docs.site
 
 docs: install ## Write the generated pages of docs/reference, and all of docs/ as HTML under build/docs.
-	$(BIN)/python -m docs_site
+	$(BIN)/python -m docs.site
 
 verify-learning: install ## Prove that training learns: 3 seeds and a control (about half an hour).
 	$(BIN)/python -m t1cli.embedded.verify_learning

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from docs_site.pages import ROOT, CodeBlock, Page, pages
-from docs_site.shell import Shell, missing_line
+from docs.site.pages import ROOT, CodeBlock, Page, pages
+from docs.site.shell import Shell, missing_line
 
 SHORTEST_REASON = 15
 

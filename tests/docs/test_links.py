@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs_site.pages import ROOT, Page, anchor_of, pages, read_page
+from docs.site.pages import ROOT, Page, anchor_of, pages, read_page
 
 CAMPAIGNS = [read_page(path) for path in sorted((ROOT / "experiments").glob("*/README.md"))]
 

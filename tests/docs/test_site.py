@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from docs_site.generated import PAGES, REFERENCE
-from docs_site.html import SECTIONS, build_site, place_of
-from docs_site.pages import ROOT, Page, pages
+from docs.site.generated import PAGES, REFERENCE
+from docs.site.html import SECTIONS, build_site, place_of
+from docs.site.pages import ROOT, Page, pages
 
 
 # The others have their test beside what they are generated from.
@@ -81,5 +81,5 @@ CONTRIBUTING = [page for page in pages() if page.path.parent.name == "contributi
 @pytest.mark.parametrize("page", CONTRIBUTING, ids=lambda page: page.name)
 def test_files_that_a_contributors_page_names_exist(page: Page) -> None:
     text = page.path.read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:t1cli|memory_model|presets|tests|docs|docs_site|experiments)/[\w./*-]*)`", text))
+    named = set(re.findall(r"`((?:t1cli|memory_model|presets|tests|docs|docs.site|experiments)/[\w./*-]*)`", text))
     assert [name for name in sorted(named) if not list(ROOT.glob(name.rstrip("/")))] == []

@@ -47,6 +47,20 @@ def engine_memory(draft: Draft) -> Iterator[Finding]:
         )
 
 
+def other_harness(draft: Draft) -> Iterator[Finding]:
+    """T-harness: what the spec names is not what runs."""
+    harness = draft.spec.rollout.harness
+    if draft.on_slime and harness != "builtin":
+        yield draft.finding(
+            "T-harness",
+            "warning",
+            key="rollout.harness",
+            message=f"trials run t1's built-in agent loop, not {harness}: same tools and budgets, other prompts, so "
+            f"figures measured with {harness} do not carry over",
+            fix="--set rollout.harness=builtin says what runs; a harness of your own can talk to the session endpoint",
+        )
+
+
 def _cache(engine: EngineMemory) -> str:
     return (
         f"an engine's KV cache holds {engine.kv_tokens:,} tokens ({engine.static_gib - engine.weights_gib:.1f} GiB per "
@@ -54,4 +68,4 @@ def _cache(engine: EngineMemory) -> str:
     )
 
 
-RULES = (engine_memory,)
+RULES = (engine_memory, other_harness)

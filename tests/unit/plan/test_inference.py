@@ -46,3 +46,9 @@ def test_a_cache_shorter_than_one_trial(findings_of):
     tight = ("topology.gpus_per_engine=4", "engine.mem_fraction_static=0.6")
     found = findings_of("T-engine", T1, *tight, "hardware.usable_gib=95")
     assert [f.severity for f in found] == ["error"] and "can never reach its wall" in found[0].message
+
+
+def test_another_harness_than_the_built_in_one_is_said(findings_of) -> None:
+    (found,) = findings_of("T-harness", T1)
+    assert found.severity == "warning" and "not terminus-2" in found.message
+    assert findings_of("T-harness", T1, "rollout.harness=builtin") == []

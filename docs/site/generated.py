@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs_site.checks_page import checks_page
-from docs_site.cli_page import cli_page
-from docs_site.exit_codes_page import exit_codes_page
-from docs_site.pages import ROOT
+from docs.site.checks_page import checks_page
+from docs.site.cli_page import cli_page
+from docs.site.exit_codes_page import exit_codes_page
+from docs.site.pages import ROOT
 from t1cli.catalogue.page import PAGE_FILE, page_text
 from t1cli.spec.reference import REFERENCE_FILE, reference_text
 from t1cli.spec.schema import SCHEMA_FILE, schema_text

@@ -10,7 +10,7 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 
-from docs_site.pages import ROOT, Page, anchor_of
+from docs.site.pages import ROOT, Page, anchor_of
 
 SECTIONS: Final = ("guides", "concepts", "reference", "contributing")
 FIRST: Final = (

@@ -1,13 +1,13 @@
-"""`python -m docs_site [OUTPUT]`: writes the generated pages of docs/reference, then all pages as HTML."""
+"""`python -m docs.site [OUTPUT]`: writes the generated pages of docs/reference, then all pages as HTML."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from docs_site.generated import write_generated
-from docs_site.html import build_site
-from docs_site.pages import ROOT, pages
+from docs.site.generated import write_generated
+from docs.site.html import build_site
+from docs.site.pages import ROOT, pages
 
 
 def main() -> None:
