@@ -81,5 +81,5 @@ CONTRIBUTING = [page for page in pages() if page.path.parent.name == "contributi
 @pytest.mark.parametrize("page", CONTRIBUTING, ids=lambda page: page.name)
 def test_files_that_a_contributors_page_names_exist(page: Page) -> None:
     text = page.path.read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:t1cli|memory_model|presets|tests|docs|docs.site|experiments)/[\w./*-]*)`", text))
+    named = set(re.findall(r"`((?:t1cli|memory_model|presets|tests|docs|experiments)/[\w./*-]*)`", text))
     assert [name for name in sorted(named) if not list(ROOT.glob(name.rstrip("/")))] == []
