@@ -384,7 +384,9 @@ def _check_choices(scenario: Scenario, rows: Sequence[TrainingRow], *, required:
             found = RELATIONS[record.relation](scenario, branch.history, list(turn.prompt_ids))
             assert found is not None and found[1] == record.cell
             branch.uncaptured = branch.uncaptured or not branch.captured_by(turn, found[0])
-        branch.go_on(turn, number)
+            branch.go_on(turn, number, new_ids=len(turn.prompt_ids) - found[0] + len(turn.sampled_ids))
+        else:
+            branch.go_on(turn, number, new_ids=len(turn.prompt_ids))
 
 
 @dataclass
@@ -408,12 +410,10 @@ class Branch:
             return True
         return not self.uncaptured and self.captured_by(turn, stands_for)
 
-    def go_on(self, turn: Turn, number: int) -> None:
+    def go_on(self, turn: Turn, number: int, *, new_ids: int) -> None:
         """The turn is the branch's last one now."""
-        everything = [*turn.prompt_ids, *turn.sampled_ids]
-        if turn.sampled_ids or self.last_id is None or everything[-1] != self.history[-1:]:
-            self.last_id = everything[-1]
-        self.history, self.last_turn = everything, number
+        self.history, self.last_turn = [*turn.prompt_ids, *turn.sampled_ids], number
+        self.last_id = self.history[-1] if new_ids else self.last_id
 
 
 Found = tuple[int, "tuple[int, int] | None"]
