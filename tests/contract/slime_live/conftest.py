@@ -140,6 +140,14 @@ class Head:
 
     def start(self) -> Head:
         self.mark, self.temp_dir = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="t1-ray-", dir="/tmp"))
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _start(self) -> None:
         self._ray(
             "--head",
             "--no-monitor",
@@ -159,8 +167,7 @@ class Head:
             except CouldNotAsk:
                 return False
 
-        wait_until(answers, 240, "the job server")
-        return self
+        wait_until(answers, 480, "the job server")
 
     def add_node(self) -> None:
         self._ray(f"--address=127.0.0.1:{self.port}", "--node-ip-address=127.0.0.1")
