@@ -1,4 +1,4 @@
-"""`t1 tasks`: check pools of tasks by running them, and convert older layouts."""
+"""`t1 tasks`: check pools of tasks by running them, audit their quality, and convert older layouts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from t1cli.cli.boundary import guarded
+from t1cli.cli.tasks_audit import audit
 from t1cli.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
     from t1cli.terminal.tasks.check_pool import PoolCheck, TaskCheck
 
-group = typer.Typer(help="Check pools of tasks, and convert older layouts.", no_args_is_help=True)
+group = typer.Typer(help="Check and audit pools of tasks, and convert older layouts.", no_args_is_help=True)
 
 _SHOWN = 20
 
@@ -134,4 +135,5 @@ def _as_json(found: PoolCheck) -> dict[str, Any]:
 
 group.command("new")(guarded(new))
 group.command("check")(guarded(check))
+group.command("audit")(guarded(audit))
 group.command("convert")(guarded(convert))

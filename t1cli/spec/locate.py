@@ -32,10 +32,10 @@ def experiments_dir() -> Path:
 
 
 def preset_names() -> list[str]:
-    """Every preset that an experiment may list, sorted. Rule packs and slime's tables are not presets."""
+    """Every preset that an experiment may list, sorted. Rule packs, slime's tables and rubrics are not."""
     root = presets_dir()
     found = (path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml"))
-    return sorted(name for name in found if not name.startswith(("watch/", "slime/")))
+    return sorted(name for name in found if not name.startswith(("watch/", "slime/", "audit/")))
 
 
 def experiment_names() -> list[str]:
