@@ -194,7 +194,7 @@ def test_a_gap_before_the_first_step_stops_the_session(
     """Log-probs that no such sampler gave: refused before the actor's step, and never again once it was passed."""
     trainer = trainer_in(tmp_path, tiny_spec("rollout.first_gap_limit=0.1"))
     before = trainer.publish()
-    with pytest.raises(T1Error, match="before the first step .* 0.1 is allowed"):
+    with pytest.raises(T1Error, match=r"before the first step .* 0\.1 is allowed"):
         trainer.train(0, synthetic_rows(4, seed=1))
     assert equal(before, trainer.publish())
     lenient = trainer_in(tmp_path, tiny_spec("rollout.first_gap_limit=100"))
