@@ -28,6 +28,8 @@ from t1cli.terminal.trajectory.store import load_rows
 from .conftest import DOUBLE, EVALUATION, TASKS, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+# Ray takes 127.0.0.1 for "this machine" and looks for an address that others could reach.
+HEAD = "127.0.0.4"
 NODES = ("127.0.0.2", "127.0.0.3")
 
 
@@ -37,6 +39,9 @@ def two_nodes() -> Iterator[None]:
     mark, place = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="t1-ray-", dir="/tmp"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MARK, mark)
+        # Where its files go, the note of its address included.
+        patch.setenv("RAY_TMPDIR", str(place))
+        (place / "ray").mkdir()
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_raylet_start_wait_time_s", "240")
@@ -47,13 +52,13 @@ def two_nodes() -> Iterator[None]:
         import ray
         from ray.cluster_utils import Cluster as RayCluster
 
-        head = {"node_ip_address": "127.0.0.1", "num_cpus": 1, "temp_dir": str(place), "include_dashboard": False}
-        head |= _agent_ports()
-        cluster = RayCluster(initialize_head=True, head_node_args=head)
+        cluster = RayCluster()
         try:
+            # Its own waits are half a minute.
+            cluster.add_node(wait=False, node_ip_address=HEAD, num_cpus=1, include_dashboard=False, **_agent_ports())
             for address in NODES:
-                cluster.add_node(node_ip_address=address, num_cpus=2, wait=True, **_agent_ports())
-            ray.init(address=cluster.address, log_to_driver=False, _node_ip_address="127.0.0.1")
+                cluster.add_node(wait=False, node_ip_address=address, num_cpus=2, **_agent_ports())
+            ray.init(address=cluster.address, log_to_driver=False, _node_ip_address=HEAD)
             wait_until(lambda: len([node for node in ray.nodes() if node["Alive"]]) == 3, 240, "three nodes")
             yield
         finally:
