@@ -90,7 +90,7 @@ verify-sandboxes: install ## Prove what local sandboxes do at full size, and eac
 	$(BIN)/python tests/perf/verify_sandboxes.py
 	T1_VERIFY=1 $(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/terminal/pool/test_fault_moments.py
 
-verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 10 minutes).
+verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 15 minutes).
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/slime_live
 
 clean: ## Remove what make made.
