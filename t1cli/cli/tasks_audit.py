@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-def audit(
+def audit(  # noqa: PLR0913 - each option of the command line is one parameter
     directory: Annotated[Path, typer.Argument(help="A pool: one directory per task, in Harbor's layout.")],
     judge: Annotated[
         str | None, typer.Option(help="URL of an OpenAI-compatible endpoint; its key in $T1_JUDGE_KEY.")
@@ -28,6 +28,9 @@ def audit(
     rubric: Annotated[str, typer.Option(help="A shipped rubric by name, or a path to your own.")] = "t1",
     select: Annotated[int | None, typer.Option(min=1, help="Choose that many, spread over families.")] = None,
     record: Annotated[Path | None, typer.Option(help="The judge's verdicts so far; naming it again goes on.")] = None,
+    checked: Annotated[
+        Path | None, typer.Option(help="Record of `t1 tasks check`: what a no-op and the solution really did.")
+    ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Tasks side by side, and so requests to the judge.")] = 4,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> int:
@@ -39,12 +42,17 @@ def audit(
 
     from t1cli.terminal.tasks.audit.rubric import load_rubric
     from t1cli.terminal.tasks.audit.select import select as choose
-    from t1cli.terminal.tasks.check_pool import task_directories
+    from t1cli.terminal.tasks.check_pool import read_record, task_directories
     from t1cli.ui.json_view import print_object
 
     asked = _judge(judge, judge_model)
     loaded, directories = load_rubric(rubric), task_directories(directory)
-    found = asyncio.run(_run(directories, loaded, asked, record, at_once))
+    if checked is not None and not checked.is_file():
+        raise BadInput(
+            f"no record at {checked}", where="--checked", hint=f"t1 tasks check {directory} --record {checked}"
+        )
+    how = {"record": record, "checks": read_record(checked) if checked else None, "at_once": at_once}
+    found = asyncio.run(_run(directories, loaded, asked, how))
     choices = choose(found, select) if select is not None else ()
     name = asked.name if asked is not None else None
     if json:
@@ -71,9 +79,7 @@ def _judge(url: str | None, model: str | None) -> Judge | None:
     return Judge(url, model, key=key)
 
 
-async def _run(
-    directories: tuple[Path, ...], rubric: Rubric, judge: Judge | None, record: Path | None, at_once: int
-) -> PoolAudit:
+async def _run(directories: tuple[Path, ...], rubric: Rubric, judge: Judge | None, how: dict[str, Any]) -> PoolAudit:
     from t1cli.terminal.tasks.audit.audit_pool import audit_pool
 
     done = 0
@@ -85,9 +91,9 @@ async def _run(
             typer.echo(f"{done} of {len(directories)} audited", err=True)
 
     if judge is None:
-        return await audit_pool(directories, rubric, at_once=at_once, seen=seen)
+        return await audit_pool(directories, rubric, **how, seen=seen)
     async with judge:
-        return await audit_pool(directories, rubric, judge=judge, record=record, at_once=at_once, seen=seen)
+        return await audit_pool(directories, rubric, judge=judge, **how, seen=seen)
 
 
 def _exit_code(found: PoolAudit, choices: tuple[Choice, ...], wanted: int | None) -> ExitCode:
@@ -108,6 +114,8 @@ def _print(found: PoolAudit, choices: tuple[Choice, ...], judge: str | None) -> 
         typer.echo(f"  no judge: only what a machine can see{share}")
     else:
         typer.echo(f"  judge: {judge}; {found.asked} verdicts, {found.resumed} more from the record")
+    if found.checked:
+        typer.echo(f"  {found.checked} of {len(found.tasks)} tasks were run by a check")
     if choices:
         _print_choices(choices)
         return
@@ -148,6 +156,7 @@ def _as_json(found: PoolAudit, choices: tuple[Choice, ...], judge: str | None, p
         "prompt_version": prompt,
         "asked": found.asked,
         "resumed": found.resumed,
+        "checked": found.checked,
         "selected": [choice.task for choice in choices if choice.taken],
         "choices": [asdict(choice) for choice in choices],
         "results": [{**asdict(task), "state": task.state(found.score_min)} for task in found.tasks],

@@ -119,7 +119,8 @@ def test_a_judge_that_talks_is_refused(pool: Path, endpoint: Endpoint, monkeypat
     monkeypatch.setenv("T1_JUDGE_KEY", KEY)
     endpoint.content = "All of them are fine."
     result = audit(pool, "--judge", endpoint.url, "--judge-model", "m")
-    assert result.exit_code == 3 and "malformed answer refused" in result.stdout and "0 of 4" in result.stdout
+    assert result.exit_code == 3, result.output
+    assert "malformed answer refused" in result.stdout and "0 of 4" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,8 @@ def test_a_judge_that_talks_is_refused(pool: Path, endpoint: Endpoint, monkeypat
         (["--judge", "j", "--judge-model", "m"], "no http address"),
         (["--judge", "http://a:b@j/v1", "--judge-model", "m"], "T1_JUDGE_KEY"),
         (["--rubric", "nowhere"], "shipped: t1"),
+        (["--checked", "nowhere"], "t1 tasks check"),
+        (["--record", "nowhere/verdicts"], "is no directory"),
     ],
 )
 def test_bad_input_is_told(arguments: list[str], said: str, pool: Path) -> None:

@@ -79,7 +79,7 @@ async def check_pool(
     seen: Callable[[TaskCheck], None] | None = None,
 ) -> PoolCheck:
     """Check every task directory, `at_once` side by side (null: as many as cores); `record` makes it resumable."""
-    known = _read(record) if record is not None else {}
+    known = read_record(record) if record is not None else {}
     places = asyncio.Semaphore(at_once or os.cpu_count() or 1)
     resumed = 0
 
@@ -177,7 +177,8 @@ def _seconds(result: VetResult) -> float:
     return max((verdict.seconds for verdict in (result.oracle, result.no_op) if verdict), default=0.0)
 
 
-def _read(record: Path) -> dict[str, TaskCheck]:
+def read_record(record: Path) -> dict[str, TaskCheck]:
+    """Results of an earlier check by task name; lines that are cut off or of another form are passed over."""
     found: dict[str, TaskCheck] = {}
     for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
         try:

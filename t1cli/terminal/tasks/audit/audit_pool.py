@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from t1cli.errors import BadInput
+from t1cli.terminal.tasks.audit.checked import broken_by, with_check
 from t1cli.terminal.tasks.audit.files import TaskFiles, read_files, squeezed
 from t1cli.terminal.tasks.audit.finding import Finding
 from t1cli.terminal.tasks.audit.judge import Judge, JudgeAway
@@ -17,7 +18,7 @@ from t1cli.terminal.tasks.audit.prompt import messages_for
 from t1cli.terminal.tasks.audit.record import Key, VerdictRecord
 from t1cli.terminal.tasks.audit.rubric import DimensionName, Rubric
 from t1cli.terminal.tasks.audit.verdict import Malformed, Verdict
-from t1cli.terminal.tasks.check_pool import digest_of
+from t1cli.terminal.tasks.check_pool import TaskCheck, digest_of
 from t1cli.terminal.tasks.load import load_task
 from t1cli.terminal.tasks.static_check import static_problems
 
@@ -65,6 +66,8 @@ class PoolAudit:
     """Verdicts that the judge gave now."""
     resumed: int = 0
     """Verdicts from the record."""
+    checked: int = 0
+    """Tasks that a check had run as they are now."""
 
     def states(self) -> dict[str, int]:
         """Tasks by state."""
@@ -85,12 +88,15 @@ async def audit_pool(
     *,
     judge: Judge | None = None,
     record: Path | None = None,
+    checks: Mapping[str, TaskCheck] | None = None,
     at_once: int = 4,
     seen: Callable[[TaskAudit], None] | None = None,
 ) -> PoolAudit:
-    """Audit every task; a task that the machine rejects is not put to the judge. Never raises for a bad task."""
-    verdicts = VerdictRecord(record)
-    auditor = _Auditor(rubric, judge, verdicts, asyncio.Semaphore(at_once))
+    """Audit every task; a task that the machine rejects is not put to the judge. Never raises for a bad task.
+
+    `checks` are results of `t1 tasks check` by task name; those of another digest than the task's count for nothing.
+    """
+    auditor = _Auditor(rubric, judge, VerdictRecord(record), checks or {}, asyncio.Semaphore(at_once))
 
     async def one(directory: Path) -> TaskAudit:
         found = await auditor.audit(directory)
@@ -99,20 +105,34 @@ async def audit_pool(
         return found
 
     tasks = tuple(await asyncio.gather(*(one(directory) for directory in directories)))
-    return PoolAudit(tasks, rubric.limits.score_min, auditor.asked, auditor.resumed)
+    return PoolAudit(tasks, rubric.limits.score_min, auditor.asked, auditor.resumed, auditor.checked)
 
 
 class _Auditor:
-    def __init__(self, rubric: Rubric, judge: Judge | None, verdicts: VerdictRecord, places: asyncio.Semaphore) -> None:
-        self.asked = self.resumed = self._away = 0
-        self._rubric, self._judge, self._verdicts, self._places = rubric, judge, verdicts, places
+    def __init__(
+        self,
+        rubric: Rubric,
+        judge: Judge | None,
+        verdicts: VerdictRecord,
+        checks: Mapping[str, TaskCheck],
+        places: asyncio.Semaphore,
+    ) -> None:
+        self.asked = self.resumed = self.checked = self._away = 0
+        self._rubric, self._judge, self._verdicts = rubric, judge, verdicts
+        self._checks, self._places = checks, places
 
     async def audit(self, directory: Path) -> TaskAudit:
         async with self._places:
-            audit, files = await asyncio.to_thread(examined, directory, self._rubric)
+            try:
+                digest = digest_of(directory) if self._judge or self._checks else ""
+            except OSError as error:
+                return TaskAudit(directory.name, broken=(f"cannot be read: {error}",))
+            check = self._checks.get(directory.name)
+            check = check if check is not None and check.digest == digest else None
+            self.checked += check is not None
+            audit, files = examined(directory, self._rubric, check)
             if files is None or self._judge is None or audit.broken or audit.rejections:
                 return audit
-            digest = await asyncio.to_thread(digest_of, directory)
             key = Key(digest, self._judge.name, self._rubric.prompt_version)
             try:
                 verdict = self._recorded(key) or await self._ask(self._judge, audit, files, key)
@@ -142,7 +162,7 @@ class _Auditor:
         return verdict
 
 
-def examined(directory: Path, rubric: Rubric) -> tuple[TaskAudit, TaskFiles | None]:
+def examined(directory: Path, rubric: Rubric, check: TaskCheck | None = None) -> tuple[TaskAudit, TaskFiles | None]:
     """The machine's part of one task, and its files unless they cannot be read as a task."""
     try:
         task = load_task(directory)
@@ -152,12 +172,14 @@ def examined(directory: Path, rubric: Rubric) -> tuple[TaskAudit, TaskFiles | No
     except OSError as error:
         return TaskAudit(directory.name, broken=(f"cannot be read: {error}",)), None
     problems = static_problems(task.tests / "test.sh", network=False)
+    broken = broken_by(check) if check else tuple(problem.message for problem in problems if problem.fatal)
     part = examine(files, rubric.limits)
+    part = with_check(part, check) if check else part
     audit = TaskAudit(
         task.name,
         task.family,
         squeezed(task.instruction),
-        broken=tuple(problem.message for problem in problems if problem.fatal),
+        broken=broken,
         findings=part.findings,
         rejections=_rejections(part),
         reasons=tuple(f"{f.kind}: {f.message}" for f in part.findings),

@@ -64,16 +64,16 @@ def checks_of(tests: Mapping[str, str]) -> tuple[Check, ...]:
     """Every test function of every Python file that pytest would collect; a file that is no Python has none."""
     found: list[Check] = []
     for name, text in tests.items():
-        if name.endswith(".py") and (tree := _parsed(text)) is not None:
-            found += _File(name, text, tree).checks()
+        if name.endswith(".py"):
+            found += _checks_in(name, text)
     return tuple(found)
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _checks_in(name: str, text: str) -> tuple[Check, ...]:
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+        return tuple(_File(name, text, ast.parse(text)).checks())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deep is unreadable too
+        return ()
 
 
 class _File:

@@ -103,7 +103,7 @@ class Judge:
             # httpx bounds each read; the whole answer is bounded here.
             async with asyncio.timeout(self._times.answer_seconds):
                 reply = await self._http.post(self._endpoint, json=body)
-        except (httpx.HTTPError, TimeoutError) as error:
+        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             return None, self._hushed(f"no answer ({type(error).__name__})")
         if reply.status_code == 200:
             return reply, ""

@@ -24,7 +24,7 @@ def verifier_too_weak(files: TaskFiles, checks: Sequence[Check], limits: Limits)
         yield _weak("always-rewards", "test.sh writes a full reward whatever the tests say")
     if not checks:
         if _RUNS_PYTEST.search(script):
-            yield _weak("no-checks", "test.sh runs pytest, and tests/ has no test function")
+            yield _weak("no-checks", "test.sh runs pytest, and tests/ has no test function that can be read")
         return
     yield from _empty(checks, limits)
     yield from _existence_only(files, checks)

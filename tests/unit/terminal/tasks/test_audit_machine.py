@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from t1cli.terminal.tasks.audit.audit_pool import TaskAudit, examined
+from t1cli.terminal.tasks.audit.audit_pool import PoolAudit, TaskAudit, audit_pool, examined
 from t1cli.terminal.tasks.audit.finding import REJECTIONS
 from t1cli.terminal.tasks.audit.rubric import DimensionName, load_rubric
+from t1cli.terminal.tasks.check_pool import TaskCheck, digest_of
 from t1cli.terminal.tasks.generator import GeneratedTask, generate_pool, write_harbor
 from t1cli.terminal.tasks.new_task import new_task
+from t1cli.terminal.tasks.static_check import Problem
 from t1cli.terminal.tasks.steps import Check
 
 RUBRIC = load_rubric()
@@ -283,7 +286,10 @@ def test_what_cannot_be_trained_on_is_broken(change: Break, said: str, tmp_path:
     assert found.state(0.0) == "broken" and said in found.broken[0]
 
 
-@pytest.mark.parametrize("text", ["def test_a(:\n", "\0", "(" * 5000, "x = " + "-" * 20000 + "1\n"])
+DEEP = "def test_a():\n    assert " + "'a' + " * 2000 + "'a' == 'b'\n"
+
+
+@pytest.mark.parametrize("text", [DEEP, "def test_a(:\n", "\0", "(" * 5000, "x = " + "-" * 20000 + "1\n"])
 def test_tests_that_are_no_python_are_survived(text: str, tmp_path: Path) -> None:
     assert planted(tmp_path, put("tests/test_outputs.py", text)).rejections == ("verifier_too_weak",)
 
@@ -297,3 +303,29 @@ def test_tests_that_are_no_python_are_survived(text: str, tmp_path: Path) -> Non
 )
 def test_measures_fall_with_what_they_measure(change: Break, lowered: DimensionName, tmp_path: Path) -> None:
     assert planted(tmp_path, change).dimensions[lowered] == 0.5
+
+
+def check_of(task: Path, *problems: Problem, digest: str = "", no_op_passed: int = 0) -> TaskCheck:
+    return TaskCheck(task.name, digest or digest_of(task), problems, tests=2, no_op_passed=no_op_passed)
+
+
+def audited(pool: Path, check: TaskCheck) -> PoolAudit:
+    return asyncio.run(audit_pool([pool / "totals"], RUBRIC, checks={"totals": check}))
+
+
+def test_what_a_check_saw_by_running_counts(tmp_path: Path) -> None:
+    task = write_harbor(GOOD, tmp_path)
+    free = audited(tmp_path, check_of(task, Problem("no-op-full", "no-op: doing nothing solves it"))).tasks[0]
+    assert free.rejections == ("verifier_too_weak",) and free.reasons == (
+        "no-op-passes: no-op: doing nothing solves it",
+    )
+    fails = audited(tmp_path, check_of(task, Problem("oracle-fails", "oracle: not solved"))).tasks[0]
+    assert fails.broken == ("oracle: not solved",) and not fails.rejections
+    half = audited(tmp_path, check_of(task, no_op_passed=1))
+    assert half.checked == 1 and half.tasks[0].dimensions["graded"] == 0.25
+
+
+def test_a_check_of_another_version_of_the_task_counts_for_nothing(tmp_path: Path) -> None:
+    task = write_harbor(GOOD, tmp_path)
+    found = audited(tmp_path, check_of(task, Problem("oracle-fails", "x"), digest="0" * 64))
+    assert found.checked == 0 and len(found.accepted) == 1
