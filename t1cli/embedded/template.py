@@ -29,7 +29,11 @@ class TinyChatTemplate:
 
     def begin(self, instruction: str) -> Appending:
         """A chat about a task, ready for the first reply."""
-        return Appending(self.render_task(instruction), lambda _, text: self.render_observation(text))
+        return Appending(
+            self.render_task(instruction),
+            lambda _, text: self.render_observation(text),
+            lambda _, text, request: self.render_request(text, request),
+        )
 
     def render_task(self, instruction: str) -> tuple[int, ...]:
         """The first prompt, ready for the first reply."""
@@ -38,6 +42,10 @@ class TinyChatTemplate:
     def render_observation(self, text: str) -> tuple[int, ...]:
         """What follows a closed reply, ready for the next one."""
         return (self._observation, *self.tokenizer.encode(text), self._assistant)
+
+    def render_request(self, text: str, request: str) -> tuple[int, ...]:
+        """An observation and, in a second one, what somebody asks for: there is no role of a user."""
+        return (*self.render_observation(text)[:-1], *self.render_observation(request))
 
     def render_reply(self, command: str) -> tuple[int, ...]:
         """The reply that a policy would sample for a command; `""` says that the task is finished."""
@@ -50,6 +58,10 @@ class TinyChatTemplate:
     def decode(self, ids: tuple[int, ...]) -> str:
         """Text of sampled ids without special tokens; bytes that are no UTF-8 become U+FFFD."""
         return self.tokenizer.decode(ids)
+
+    def words(self, text: str) -> str:
+        """The reply as it stands: nothing in it is thinking or a call."""
+        return text
 
     def parse_reply(self, text: str) -> Reply:
         """A command as it stands, `done` for a blank reply, malformed when no shell could be given it."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
-from t1cli.terminal.harness.chat_template import ChatTemplate, Reply
+from t1cli.terminal.harness.chat_template import ChatTemplate, Conversation, Reply
 from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
 from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.harness.observation import fitted, observation_text
+from t1cli.terminal.harness.summary import Summarizer, SummaryCounts
 from t1cli.terminal.rollout.outcome import StopReason
 from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
 from t1cli.terminal.trajectory.row import Turn
@@ -25,7 +27,7 @@ class TurnNote:
 
     reply: str
     kind: str
-    """`command`, `done`, `malformed` or `cut`."""
+    """`command`, `done`, `malformed`, `cut` or `summary`."""
     observation: str
     exit_code: int | None
     prompt_tokens: int
@@ -35,7 +37,7 @@ class TurnNote:
 
 
 class BuiltinAgent:
-    """One trial's agent. `turns`, `notes` and `lost_tokens` stay readable when `run` fails or is cancelled."""
+    """One trial's agent. What it has in public stays readable when `run` fails or is cancelled."""
 
     def __init__(
         self,
@@ -59,20 +61,51 @@ class BuiltinAgent:
         self._on_turn = on_turn
         self._prompt_tokens = 0
         self._malformed_in_a_row = 0
+        self._summarizer = Summarizer(template, limits)
+
+    @property
+    def summaries(self) -> SummaryCounts:
+        """What became of the trial's summaries."""
+        return self._summarizer.counts
 
     async def run(self, instruction: str, *, deadline: float) -> StopReason:
         """Play until a stop; `deadline` is in the event loop's time. Raises EngineError and SandboxError."""
         conversation = self._template.begin(instruction)
         while (stop := self._out_of_budget(len(conversation.prompt_ids), deadline)) is None:
-            ids = conversation.prompt_ids
-            generation = await self._reply(ids, deadline)
+            generation = await self._reply(conversation.prompt_ids, deadline)
             if generation is None:
                 return StopReason.WALL
             stop, observation = await self._act(generation, deadline)
             if stop is not None:
                 return stop
             conversation.observe(generation.sampled_ids, observation)
+            short = await self._kept_short(instruction, conversation, deadline)
+            if short is None:
+                return StopReason.WALL
+            conversation = short
         return stop
+
+    async def _kept_short(self, instruction: str, conversation: Conversation, deadline: float) -> Conversation | None:
+        """The chat as it is, or a new one with its summary; None when the deadline came first."""
+        # A summary is a turn too, and of no use where it would be the last one.
+        turns_left = self._limits.max_turns - len(self.turns)
+        if turns_left < 2 or not self._summarizer.is_due(len(conversation.prompt_ids)):
+            return conversation
+        ask = partial(self._summary, deadline)
+        return await self._summarizer.compacted(instruction, conversation, ask=ask, told=self._told())
+
+    async def _summary(
+        self, deadline: float, ids: tuple[int, ...], name: str, max_new_tokens: int
+    ) -> Generation | None:
+        generation = await self._sampled(ids, deadline, name=name, max_new_tokens=max_new_tokens)
+        if generation is not None:
+            self._note(generation, self.turns[-1].text, kind="summary")
+        return generation
+
+    def _told(self) -> Iterator[str]:
+        """Every observation and reply up to now, the latest first."""
+        notes = tuple(self.notes)
+        return (said for note in reversed(notes) for said in (note.observation, note.reply) if said)
 
     def _out_of_budget(self, prompt_tokens: int, deadline: float) -> StopReason | None:
         if len(self.turns) >= self._limits.max_turns:
@@ -85,13 +118,20 @@ class BuiltinAgent:
 
     async def _reply(self, ids: tuple[int, ...], deadline: float) -> Generation | None:
         """The next reply, or None when the deadline came first."""
-        rid = f"{self._trial_id}-t{len(self.turns)}"
+        limit = self._limits.max_new_tokens_per_turn
+        return await self._sampled(ids, deadline, name=f"t{len(self.turns)}", max_new_tokens=limit)
+
+    async def _sampled(
+        self, ids: tuple[int, ...], deadline: float, *, name: str, max_new_tokens: int
+    ) -> Generation | None:
+        """A reply under a name of its own within the trial, recorded as a turn; None when the deadline came first."""
+        rid = f"{self._trial_id}-{name}"
         sampling = Sampling(
-            max_new_tokens=self._limits.max_new_tokens_per_turn,
+            max_new_tokens=max_new_tokens,
             temperature=self._limits.temperature,
             top_p=self._limits.top_p,
             stop_ids=self._template.stop_ids,
-            seed=_turn_seed(self._seed, len(self.turns)),
+            seed=_turn_seed(self._seed, name.removeprefix("t")),
         )
         try:
             async with asyncio.timeout_at(deadline):
@@ -194,5 +234,5 @@ def _turn(ids: tuple[int, ...], generation: Generation, text: str) -> Turn:
     )
 
 
-def _turn_seed(seed: int, turn: int) -> int:
+def _turn_seed(seed: int, turn: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{turn}".encode()).digest()[:4], "big") >> 1

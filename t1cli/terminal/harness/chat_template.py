@@ -35,6 +35,10 @@ class Conversation(Protocol):
         """Go on after a reply that ended in a stop id: its ids as sampled, the observation, the next opening."""
         ...
 
+    def asking(self, request: str) -> tuple[int, ...]:
+        """The prompt of a reply to a user's message after the last observation; the chat stays as it is."""
+        ...
+
 
 class ChatTemplate(Protocol):
     """Turns text into ids, and replies into commands."""
@@ -54,6 +58,10 @@ class ChatTemplate(Protocol):
 
     def decode(self, ids: tuple[int, ...]) -> str:
         """Text of sampled ids, stop ids left out; invalid bytes replaced. For people and for parsing only."""
+        ...
+
+    def words(self, text: str) -> str:
+        """What a decoded reply says, without what it thought and the calls it makes; never raises."""
         ...
 
     def parse_reply(self, text: str) -> Reply:

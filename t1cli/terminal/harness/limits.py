@@ -9,6 +9,14 @@ from t1cli.spec.rollout import RolloutSpec
 
 
 @dataclass(frozen=True)
+class SummaryLimits:
+    """When a history is summarised, and how long its summary may be."""
+
+    trigger_tokens: int
+    max_new_tokens: int
+
+
+@dataclass(frozen=True)
 class Limits:
     """What one trial's agent may use."""
 
@@ -22,6 +30,8 @@ class Limits:
     top_p: float
     max_malformed_in_a_row: int = 3
     """Unreadable replies one after the other that end the trial."""
+    summary: SummaryLimits | None = None
+    """None: the trial ends at the wall."""
 
 
 def training_limits(rollout: RolloutSpec) -> Limits:
@@ -34,6 +44,7 @@ def training_limits(rollout: RolloutSpec) -> Limits:
         command_timeout_seconds=rollout.command_timeout_seconds,
         temperature=rollout.temperature,
         top_p=rollout.top_p,
+        summary=_summary_limits(rollout),
     )
 
 
@@ -47,4 +58,11 @@ def evaluation_limits(evaluation: EvaluationSpec, rollout: RolloutSpec) -> Limit
         command_timeout_seconds=rollout.command_timeout_seconds,
         temperature=evaluation.temperature,
         top_p=1.0,
+        summary=_summary_limits(rollout),
     )
+
+
+def _summary_limits(rollout: RolloutSpec) -> SummaryLimits | None:
+    if rollout.summary.kind == "none":
+        return None
+    return SummaryLimits(rollout.summary.trigger_tokens, rollout.summary.max_new_tokens)

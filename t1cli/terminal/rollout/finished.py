@@ -13,6 +13,7 @@ from typing import Any
 
 from t1cli.errors import BadInput
 from t1cli.terminal.harness.builtin import TurnNote
+from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.outcome import Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
@@ -85,6 +86,7 @@ def _record(result: TrialResult) -> dict[str, Any]:
         "notes": [asdict(note) for note in result.notes],
         "sampled_tokens": result.sampled_tokens,
         "lost_tokens": result.lost_tokens,
+        "summaries": asdict(result.summaries),
         "seconds": dict(result.seconds),
         "budget_shortened": result.budget_shortened,
     }
@@ -115,6 +117,8 @@ def _result(record: dict[str, Any], task: Task, rows: Path) -> TrialResult:
         notes=tuple(TurnNote(**note) for note in record["notes"]),
         sampled_tokens=record["sampled_tokens"],
         lost_tokens=record["lost_tokens"],
+        # Records of before there were summaries have none.
+        summaries=SummaryCounts(**record.get("summaries", {})),
         seconds=record["seconds"],
         budget_shortened=record["budget_shortened"],
     )

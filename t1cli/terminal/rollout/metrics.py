@@ -56,6 +56,7 @@ def rollout_metrics(population: RolloutPopulation) -> dict[str, float]:
         **_terminal_statuses(population),
         **_rewards(population.accepted),
         **_tokens(population),
+        **_summaries(population.accepted),
         **_failures(population.lost),
         **_selection(population),
         **_groups(population.accepted),
@@ -162,6 +163,21 @@ def _fidelity(rows: Sequence[TrainingRow]) -> dict[str, float]:
         **({"terminal/retokenized_share": sum(r.audit.retokenized_tokens for r in rows) / tokens} if tokens else {}),
         "terminal/placeholder_rows": float(sum(row.audit.placeholder_rows for row in rows)),
         "terminal/prefix_ties": float(sum(row.audit.ties for row in rows)),
+    }
+
+
+def _summaries(accepted: Sequence[TrialResult]) -> dict[str, float]:
+    """What became of summaries: where many fall back, agents redo finished work (catalogue R9)."""
+    counts = [t.summaries for t in accepted]
+    tried, fallback = sum(c.tried for c in counts), sum(c.fallback for c in counts)
+    if not tried:
+        return {}
+    return {
+        "terminal/summary_tried": float(tried),
+        "terminal/summary_full": float(sum(c.full for c in counts)),
+        "terminal/summary_short": float(sum(c.short for c in counts)),
+        "terminal/summary_fallback": float(fallback),
+        "terminal/summary_fallback_ratio": fallback / tried,
     }
 
 

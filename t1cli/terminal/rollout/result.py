@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from t1cli.terminal.harness.builtin import TurnNote
+from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.outcome import Outcome
 from t1cli.terminal.tasks.task import Task
@@ -42,6 +43,7 @@ class TrialResult:
     """Tokens of finished replies."""
     lost_tokens: int = 0
     """Tokens of replies that were cut off by a deadline or a cancellation."""
+    summaries: SummaryCounts = field(default_factory=SummaryCounts)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By part: queue, create, place, agent, verifier_queue, grade, close."""
     budget_shortened: bool = False

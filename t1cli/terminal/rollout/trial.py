@@ -13,6 +13,7 @@ from t1cli.errors import T1Error
 from t1cli.terminal.harness.builtin import BuiltinAgent
 from t1cli.terminal.harness.engine import Engine, EngineError
 from t1cli.terminal.harness.shielded import finish
+from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.failure import VerifierError
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.budgets import Budgets
@@ -218,6 +219,7 @@ class Trial:
             notes=tuple(self._agent.notes) if self._agent else (),
             sampled_tokens=self._assembler.sampled_tokens,
             lost_tokens=self._agent.lost_tokens if self._agent else 0,
+            summaries=self._agent.summaries if self._agent else SummaryCounts(),
             seconds=dict(self._seconds),
             budget_shortened=self._budgets.shortened,
             close_problem=self._close_problem,

@@ -46,6 +46,7 @@ def trial_json(result: TrialResult) -> dict[str, Any]:
         "verdict": asdict(result.verdict) if result.verdict else None,
         "sampled_tokens": result.sampled_tokens,
         "lost_tokens": result.lost_tokens,
+        "summaries": asdict(result.summaries) if result.summaries.tried else None,
         "seconds": {part: round(seconds, 4) for part, seconds in result.seconds.items()},
         "budget_shortened": result.budget_shortened,
         "close_problem": result.close_problem,

@@ -34,7 +34,11 @@ class ByteTemplate:
     stop_ids = (END,)
 
     def begin(self, instruction: str) -> Appending:
-        return Appending(self.render_task(instruction), lambda _, text: self.render_observation(text))
+        return Appending(
+            self.render_task(instruction),
+            lambda _, text: self.render_observation(text),
+            lambda _, text, request: (*self.render_observation(text)[:-1], *self.render_observation(request)),
+        )
 
     def render_task(self, instruction: str) -> tuple[int, ...]:
         return (TASK, *instruction.encode(), ASSISTANT)
@@ -47,6 +51,9 @@ class ByteTemplate:
 
     def decode(self, ids: tuple[int, ...]) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+    def words(self, text: str) -> str:
+        return text
 
     def parse_reply(self, text: str) -> Reply:
         if text.startswith("??"):

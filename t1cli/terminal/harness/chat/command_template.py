@@ -61,7 +61,7 @@ class CommandTemplate:
         asked = (Message("system", BY_TOOL if self._by_tool else BY_FENCE), Message("user", instruction))
         if not self._by_tool:
             return Rendering(self.renderer, asked, ())
-        return Appending(self.renderer.whole(asked, (SHELL,)), self._after_reply)
+        return Appending(self.renderer.whole(asked, (SHELL,)), self._after_reply, self._after_request)
 
     def count_tokens(self, text: str) -> int:
         """Ids that `text` takes inside an observation."""
@@ -71,6 +71,10 @@ class CommandTemplate:
         """Text of a reply without the id that ended it."""
         return self.renderer.decode(ids)
 
+    def words(self, text: str) -> str:
+        """What a decoded reply says, without what it thought and the calls it makes. Never raises."""
+        return self.renderer.read(text, (SHELL,) if self._by_tool else ()).content
+
     def parse_reply(self, text: str) -> Reply:
         """What a decoded reply asks for. Never raises."""
         if not self._by_tool:
@@ -78,11 +82,16 @@ class CommandTemplate:
         return _by_tool(self.renderer.read(text, (SHELL,)))
 
     def _after_reply(self, sampled_ids: tuple[int, ...], observation: str) -> tuple[int, ...]:
+        return self.renderer.after(sampled_ids, (self._heard(sampled_ids, observation),))
+
+    def _after_request(self, sampled_ids: tuple[int, ...], observation: str, request: str) -> tuple[int, ...]:
+        return self.renderer.after(sampled_ids, (self._heard(sampled_ids, observation), Message("user", request)))
+
+    def _heard(self, sampled_ids: tuple[int, ...], observation: str) -> Message:
         reply = self.renderer.read(self.renderer.decode(sampled_ids), (SHELL,))
-        heard = Message("user", observation)
         if reply.tool_calls or reply.problem:
-            heard = Message("tool", observation, name="shell")
-        return self.renderer.after(sampled_ids, (heard,))
+            return Message("tool", observation, name="shell")
+        return Message("user", observation)
 
 
 def _by_tool(reply: ParsedReply) -> Reply:
