@@ -14,6 +14,7 @@ from t1cli.embedded.template import TinyChatTemplate
 from t1cli.spec.rollout import RolloutSpec, SummarySpec
 from t1cli.terminal.harness.builtin import BuiltinAgent
 from t1cli.terminal.harness.chat.command_template import CommandTemplate
+from t1cli.terminal.harness.chat.message import Message
 from t1cli.terminal.harness.engine import EngineError, Generation, Sampling
 from t1cli.terminal.harness.limits import SummaryLimits, training_limits
 from t1cli.terminal.harness.summary import AFTER_FALLBACK, AFTER_SUMMARY, FALLBACK_CHARACTERS, REQUEST, SummaryCounts
@@ -143,11 +144,18 @@ def test_the_request_is_a_user_message_after_the_observation(
     before, sampled = conversation.prompt_ids, encode(call.format("ls"))
     conversation.observe(sampled, "3 files")
     prompt, asking = conversation.prompt_ids, conversation.asking(REQUEST)
-    assert asking[: len(before) + len(sampled)] == (*before, *sampled)
-    decode = template.renderer.tokenizer.decode
-    added = decode(asking[len(before) + len(sampled) :])
-    assert added.index("3 files") < added.index("user", added.index("3 files")) < added.index(REQUEST)
+    heard = (Message("tool", "3 files", name="shell"), Message("user", REQUEST))
+    assert asking == (*before, *sampled, *template.renderer.after(sampled, heard))
     assert conversation.prompt_ids == prompt, "asking leaves the chat as it is"
+
+
+def test_the_tiny_chat_asks_in_a_second_observation() -> None:
+    tiny = TinyChatTemplate()
+    conversation, sampled = tiny.begin("Do the task."), tiny.render_reply("ls")
+    before = conversation.prompt_ids
+    conversation.observe(sampled, "3 files")
+    observation, request = (tiny.render_observation(text) for text in ("3 files", REQUEST))
+    assert conversation.asking(REQUEST) == (*before, *sampled, *observation[:-1], *request)
 
 
 def test_a_chat_rendered_as_a_whole_asks_within_the_last_message(chat: SimpleNamespace) -> None:
