@@ -17,7 +17,7 @@ from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.fields import all_keys
 from t1cli.spec.load import load_experiment
 from t1cli.spec.locate import experiment_names, experiments_dir
-from t1cli.spec.yaml_reader import LARGEST_WHOLE
+from t1cli.spec.yaml_limits import LARGEST_WHOLE
 from t1cli.ui.plan_view import print_plan
 
 EXAMPLES = int(os.environ.get("T1_COMBINATIONS", "60"))
