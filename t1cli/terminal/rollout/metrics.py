@@ -197,7 +197,10 @@ def _selection(population: RolloutPopulation) -> dict[str, float]:
     cancelled = Counter(t.family for t in population.cancelled)
     launched = accepted + cancelled
     shares = {f: accepted[f] / accepted.total() - n / launched.total() for f, n in launched.items() if accepted.total()}
+    # Cancelled because the batch was full: these ran at that moment, unlike those that had finished too late to count.
+    live = sum(t.outcome.boundary is Boundary.CANCELLED for t in population.cancelled)
     return {
+        "terminal/live_trials": float(live),
         "terminal/cancelled": float(cancelled.total()),
         **{f"terminal/accepted/{family}": float(n) for family, n in accepted.items()},
         **{f"terminal/cancelled/{family}": float(n) for family, n in cancelled.items()},

@@ -51,6 +51,7 @@ def test_surplus_groups_are_cancelled_and_accounted_by_family(doubles: SimpleNam
     assert sorted(trial.plan.task.name for trial in result.accepted) == ["t0", "t1", "t3", "t4"]
     assert result.metrics["terminal/cancelled/family2"] == 2 and result.metrics["terminal/cancelled_share/family2"] == 1
     assert result.metrics["terminal/cancelled_share/family0"] == 0
+    assert result.metrics["terminal/live_trials"] == 2, "both ran when the batch was full"
     assert result.metrics["terminal/selection_bias"] == pytest.approx(1 / 3)
     assert result.metrics["terminal/failed"] == 0 and result.metrics["terminal/non_trainable_ratio"] == 0
     # "echo a" and its end, and what the engine had sampled when the request was cut off.

@@ -72,6 +72,7 @@ def test_names_and_values_of_a_known_rollout(doubles: SimpleNamespace, tmp_path:
         "terminal/weight_version_min": 1.0,
         "terminal/groups": 4.0,
         "terminal/cancelled": 0.0,
+        "terminal/live_trials": 0.0,
     }
     assert {name: metrics[name] for name in expected} == pytest.approx(expected)
     assert "terminal/groups_with_variance" not in metrics, "one sample per prompt has no variance within a group"
