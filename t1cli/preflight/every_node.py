@@ -19,13 +19,10 @@ _NAMED = 3
 """Outliers that are told one by one; the rest is counted."""
 
 
-@dataclass(frozen=True)
-class EveryNode:
-    """Judges each node by its own answer."""
+class _Judged:
+    """A check whose question and place are those of its judgement."""
 
-    probe: ProbeOf
-    judge: Callable[[Context, Any], Saw]
-    """One node's answer to what it means."""
+    judge: Callable[..., Saw]
 
     @property
     def __wrapped__(self) -> Callable[..., Saw]:
@@ -35,6 +32,15 @@ class EveryNode:
     @property
     def question(self) -> str:
         return self.judge.__doc__ or ""
+
+
+@dataclass(frozen=True)
+class EveryNode(_Judged):
+    """Judges each node by its own answer."""
+
+    probe: ProbeOf
+    judge: Callable[[Context, Any], Saw]
+    """One node's answer to what it means."""
 
     def __call__(self, context: Context) -> Saw:
         answers = _ask(self.probe, context)
@@ -47,20 +53,11 @@ class EveryNode:
 
 
 @dataclass(frozen=True)
-class AcrossNodes:
+class AcrossNodes(_Judged):
     """Judges the answers of all nodes side by side, for example whether they are equal."""
 
     probe: ProbeOf
     judge: Callable[[Context, Mapping[str, Any]], Saw]
-
-    @property
-    def __wrapped__(self) -> Callable[..., Saw]:
-        """What decides: `inspect.unwrap` finds the judgement's source and module through it."""
-        return self.judge
-
-    @property
-    def question(self) -> str:
-        return self.judge.__doc__ or ""
 
     def __call__(self, context: Context) -> Saw:
         answers = _ask(self.probe, context)

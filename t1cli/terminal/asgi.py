@@ -93,6 +93,20 @@ async def send_answer(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+async def serve_json(
+    answer: Callable[[Scope, Receive], Awaitable[Answer]], scope: Scope, receive: Receive, send: Send
+) -> None:
+    """A whole application out of what answers one request; nothing is sent to a client that has gone."""
+    if scope["type"] == "lifespan":
+        await lifespan(receive, send)
+    elif scope["type"] == "http":
+        try:
+            found = await answer(scope, receive)
+        except Disconnected:
+            return
+        await send_answer(send, found)
+
+
 async def lifespan(receive: Receive, send: Send) -> None:
     """Answer a server's start and stop messages; the work itself is started and stopped by its owner."""
     while True:

@@ -77,18 +77,6 @@ def variables_of(text: str) -> set[str]:
     return {node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name) and node not in called}
 
 
-def metrics_of(text: str) -> set[str]:
-    """Metrics that an expression takes by exact name."""
-    calls = [node for node in ast.walk(parse(text)) if isinstance(node, ast.Call)]
-    return {
-        argument.value
-        for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id in ("m", "last")
-        for argument in call.args
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    }
-
-
 def evaluate(text: str, context: Context) -> float:
     """The value. Raises Absent where something it needs is missing, or where it divides by zero."""
     return _value(parse(text), context)

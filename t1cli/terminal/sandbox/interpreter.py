@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 _PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "ctrf")
@@ -22,12 +21,6 @@ class VerifierPython:
     """Host path and path inside, all read-only."""
     site_packages: str
     """Where the packages are inside."""
-
-
-@lru_cache(maxsize=1)
-def missing_packages() -> tuple[str, ...]:
-    """What a verifier needs and this environment lacks."""
-    return tuple(name for name in ("pytest", "ctrf") if importlib.util.find_spec(name) is None)
 
 
 def make_verifier_python(directory: Path) -> VerifierPython:

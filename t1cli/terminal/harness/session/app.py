@@ -18,9 +18,8 @@ from t1cli.terminal.asgi import (
     Scope,
     Send,
     TooLarge,
-    lifespan,
     read_json,
-    send_answer,
+    serve_json,
     until_disconnect,
 )
 from t1cli.terminal.harness.engine import EngineError
@@ -81,14 +80,7 @@ class SessionApp:
         self._sessions.pop(_digest(key), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await lifespan(receive, send)
-        elif scope["type"] == "http":
-            try:
-                answer = await self._answer(scope, receive)
-            except Disconnected:
-                return
-            await send_answer(send, answer)
+        await serve_json(self._answer, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         """The one place where failures become statuses."""

@@ -16,13 +16,11 @@ from typing import Any
 from t1cli.errors import T1Error
 from t1cli.terminal.asgi import (
     Answer,
-    Disconnected,
     Receive,
     Scope,
     Send,
-    lifespan,
     read_json,
-    send_answer,
+    serve_json,
     until_disconnect,
 )
 from t1cli.terminal.sandbox.pool import fields
@@ -67,14 +65,7 @@ class PoolApp:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await lifespan(receive, send)
-        elif scope["type"] == "http":
-            try:
-                answer = await self._answer(scope, receive)
-            except Disconnected:
-                return
-            await send_answer(send, answer)
+        await serve_json(self._answer, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         """The one place where failures become statuses."""
