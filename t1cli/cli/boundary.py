@@ -90,7 +90,9 @@ def _machine_problem(problem: OSError) -> T1Error | None:
     """What no room handled, as long as it is the fault of a name or of the machine and not of t1."""
     path = os.fsdecode(problem.filename) if isinstance(problem.filename, str | bytes) else ""
     reason = problem.strerror or str(problem)
-    if problem.errno in _NO_SUCH_INPUT:
+    # A directory was to be made where a file lies.
+    in_the_way = problem.errno == errno.EEXIST and os.path.exists(path) and not os.path.isdir(path)
+    if problem.errno in _NO_SUCH_INPUT or in_the_way:
         return BadInput(f"no file can be used at {path or 'a path that was given'}: {reason}", path, "name another")
     if problem.errno in _ENVIRONMENT:
         what = f"cannot use {path}" if path else "cannot write the answer or use a file"

@@ -102,6 +102,8 @@ def pretrain_value(run: RunDirectory, spec: ExperimentSpec, asked: Asked, say: C
         )
     if (asked.output / CRITIC_FILE).exists():
         raise BadInput("there is a critic already", where=str(asked.output / CRITIC_FILE), hint="another --output")
+    # Where nothing can be written is said before the fit, not after.
+    asked.output.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(asked.threads)
     started, split = time.monotonic(), split_rollouts(run, asked.held_back)
     learned, choosing, held_back = (_joined(part) for part in (split.fitted, split.choosing, split.held_back))

@@ -76,3 +76,39 @@ def test_messages_spell_control_characters_out(command: list[str]) -> None:
     result = t1(command[0], f"no{ODD}such", *command[1:])
     assert result.exit_code == 2 and "\\x1b[2J" in result.stderr
     assert not set(result.stderr) & set(ODD.replace("[2J", ""))
+
+
+BAD_TASK = {"task.toml": "[agent\n"}
+OLDER_TASK = {"task.yaml": "instruction: x\n", "run-tests.sh": "true\n", "solution.sh": "true\n", "Dockerfile": ""}
+WRITERS = [
+    ["schema", "--output", "OUT"],
+    ["convert", "qwen3-8b-grpo", "--to", "script", "-o", "OUT"],
+    ["init", "--yes", "--gpus", "0", "--tasks", "experiments/quickstart/tasks", "--output", "OUT"],
+    ["tasks", "check", "BAD", "--record", "OUT"],
+    ["tasks", "audit", "BAD", "--record", "OUT"],
+    ["tasks", "new", "OUT"],
+    ["tasks", "convert", "OLDER", "OUT"],
+    ["pool", "serve", "--port", "0", "--directory", "OUT"],
+]
+
+
+@pytest.mark.parametrize("command", WRITERS, ids=lambda command: " ".join(command[:2]))
+def test_an_output_that_cannot_be_is_named_and_is_no_bug(command: list[str], tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    for name, files in (("BAD", BAD_TASK), ("OLDER", OLDER_TASK)):
+        (tmp_path / name / "one").mkdir(parents=True)
+        for file, text in files.items():
+            (tmp_path / name / "one" / file).write_text(text)
+    (tmp_path / "file").touch()
+    places = {"BAD": str(tmp_path / "BAD"), "OLDER": str(tmp_path / "OLDER"), "OUT": str(tmp_path / "file" / "x")}
+    result = t1(*(places.get(part, part) for part in command))
+    assert result.exit_code in (2, 3), result.output
+    assert str(tmp_path / "file") in result.stderr.replace("\n", "") and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "audit"])
+def test_a_record_in_a_directory_that_is_not_there_is_said_before_anything_runs(command: str, tmp_path: Path) -> None:
+    (tmp_path / "pool" / "one").mkdir(parents=True)
+    (tmp_path / "pool" / "one" / "task.toml").write_text(BAD_TASK["task.toml"])
+    result = t1("tasks", command, str(tmp_path / "pool"), "--record", str(tmp_path / "no" / "record.jsonl"))
+    assert result.exit_code == 2 and "is no directory" in result.stderr and result.stdout == ""

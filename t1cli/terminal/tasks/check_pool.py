@@ -16,6 +16,7 @@ from typing import Any
 from t1cli.errors import BadInput
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.load import load_task
+from t1cli.terminal.tasks.record_place import require_place
 from t1cli.terminal.tasks.static_check import Problem, static_problems
 from t1cli.terminal.tasks.vet import VetResult, vet
 
@@ -78,7 +79,12 @@ async def check_pool(
     at_once: int | None = None,
     seen: Callable[[TaskCheck], None] | None = None,
 ) -> PoolCheck:
-    """Check every task directory, `at_once` side by side (null: as many as cores); `record` makes it resumable."""
+    """Check every task directory, `at_once` side by side (null: as many as cores); `record` makes it resumable.
+
+    Raises BadInput, before anything is run, for a record that cannot be written.
+    """
+    if record is not None:
+        require_place(record)
     known = read_record(record) if record is not None else {}
     places = asyncio.Semaphore(at_once or os.cpu_count() or 1)
     resumed = 0

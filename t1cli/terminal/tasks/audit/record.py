@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from t1cli.errors import BadInput
 from t1cli.terminal.tasks.audit.verdict import Malformed, Verdict, from_store, stored
+from t1cli.terminal.tasks.record_place import require_place
 
 
 class Key(NamedTuple):
@@ -22,8 +22,8 @@ class VerdictRecord:
     """An append-only file of verdicts; no path keeps them in memory alone."""
 
     def __init__(self, path: Path | None) -> None:
-        if path is not None and not path.parent.is_dir():
-            raise BadInput(f"{path.parent} is no directory", where=str(path), hint="make it, or name another record")
+        if path is not None:
+            require_place(path)
         self._path = path
         self._known: dict[Key, Verdict] = {}
         text = path.read_text(encoding="utf-8", errors="replace") if path is not None and path.exists() else ""
