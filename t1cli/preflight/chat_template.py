@@ -1,4 +1,5 @@
-"""Which relation a model's chat template leaves between the ids of one turn and those of the next.
+"""Which relation a model's chat template leaves between the ids of one turn and those of the next, and whether trials
+go by it at all: where the family's framing is known, turns are appended and history is never rendered again.
 
 The template is foreign text, so it is rendered in a sandbox of jinja2 inside a process with limits on time and memory.
 """
@@ -35,6 +36,22 @@ common = {"bos_token": "<bos>", "eos_token": "<eos>", "tools": None, "enable_thi
 out = [template.render(messages=messages, add_generation_prompt=True, **common) for messages in asked["histories"]]
 print(json.dumps(out))
 """
+_APPENDS = r"""
+import json, sys
+from pathlib import Path
+from t1cli.errors import Refused
+from t1cli.terminal.harness.chat.load import checkpoint_renderer
+from t1cli.terminal.harness.chat.renderer import AppendOnlyRenderer
+
+asked = json.load(sys.stdin)
+try:
+    renderer = checkpoint_renderer(Path(asked["directory"]), family=asked["family"], thinking=asked["thinking"])
+except Refused as refusal:
+    print(json.dumps({"appends": "", "why": refusal.message}))
+else:
+    appends = renderer.dialect.name if isinstance(renderer, AppendOnlyRenderer) else ""
+    print(json.dumps({"appends": appends, "why": renderer.remark}))
+"""
 _REPLY = "<think>\nlook first\n</think>\n\n<command>ls</command>"
 
 
@@ -46,6 +63,12 @@ def relation_of(template: str) -> tuple[Relation, str]:
     if problem:
         return "unknown", problem
     return compare(rendered[0], rendered[1])
+
+
+def appended_as(directory: str, *, family: str, thinking: bool) -> dict[str, str]:
+    """`appends`: the framing by which trials on this checkpoint append their turns, empty for none; then `why`."""
+    found, problem = _answer(_APPENDS, {"directory": directory, "family": family, "thinking": thinking})
+    return {"appends": "", "why": problem} if problem else found
 
 
 def compare(before: str, after: str) -> tuple[Relation, str]:
@@ -60,10 +83,16 @@ def compare(before: str, after: str) -> tuple[Relation, str]:
 
 
 def _rendered(template: str, histories: list[Any]) -> tuple[list[str], str]:
+    found, problem = _answer(_PROGRAM, {"template": template, "histories": histories})
+    return ([], problem) if problem else (found, "")
+
+
+def _answer(program: str, question: dict[str, Any]) -> tuple[Any, str]:
+    """What a program prints as JSON within the limits, or why it did not."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
-            input=json.dumps({"template": template, "histories": histories}),
+            [sys.executable, "-c", program],
+            input=json.dumps(question),
             capture_output=True,
             text=True,
             timeout=WALL_SECONDS,
@@ -72,10 +101,10 @@ def _rendered(template: str, histories: list[Any]) -> tuple[list[str], str]:
         )
         found = json.loads(done.stdout) if done.returncode == 0 else None
     except (subprocess.TimeoutExpired, ValueError):
-        return [], f"no answer within {CPU_SECONDS} s of processor time"
+        return None, f"no answer within {CPU_SECONDS} s of processor time"
     if found is None:
         last = done.stderr.strip().splitlines()
-        return [], last[-1][:200] if last else f"ended with {done.returncode}"
+        return None, last[-1][:200] if last else f"ended with {done.returncode}"
     return found, ""
 
 

@@ -28,6 +28,7 @@ COMPARED = (
     "tie_word_embeddings",
 )
 _HF = "t1cli.preflight.probes.model_files:hugging_face"
+_CHATS = "t1cli.preflight.probes.model_files:chats"
 _TORCH_DIST = "t1cli.preflight.probes.model_files:torch_dist"
 
 
@@ -72,13 +73,18 @@ def tokenizer(context: Context, found: Any) -> Saw:
     if not found["exists"] or not found["tokenizer"]:
         return failed("no tokenizer files", wanted, "download the whole checkpoint")
     if not found["template"]:
-        return warned("no chat template", wanted, "the harness must bring its own; see rollout.harness")
+        return failed(
+            "no chat template, so no prompt can be rendered", wanted, "put chat_template.jinja of the chat model there"
+        )
+    if found["appended"]["appends"]:
+        said = f"relation strict: turns are appended as {found['appended']['appends']} frames them"
+        return passed(f"{said} (template {found['template_digest']})", wanted)
     relation, why = relation_of(found["template"])
     said = f"relation {relation}: {why} (template {found['template_digest']})"
     if relation in ("strict", "normalized"):
         return passed(said, wanted)
     fix = "trials are split at such turns and their rows trained apart; an append-only template keeps one row a trial"
-    return warned(said, wanted, fix)
+    return warned(f"{said}; {found['appended']['why']}", wanted, fix)
 
 
 def torch_dist(context: Context, found: Any) -> Saw:
@@ -113,6 +119,14 @@ def _hugging_face(context: Context) -> Probe | Saw:
     return Probe(_HF, {"path": path})
 
 
+def _chats(context: Context) -> Probe | Saw:
+    model = context.spec.model
+    if model.checkpoints.hf is None:
+        return skipped("model.checkpoints.hf is null")
+    thinking = context.spec.rollout.thinking == "on"
+    return Probe(_CHATS, {"path": model.checkpoints.hf, "family": model.family, "thinking": thinking})
+
+
 def _torch_dist(context: Context) -> Probe | Saw:
     path = context.spec.model.checkpoints.torch_dist
     return skipped("model.checkpoints.torch_dist is null") if path is None else Probe(_TORCH_DIST, {"path": path})
@@ -129,7 +143,7 @@ def _warm_critic(context: Context) -> Probe | Saw:
 
 CHECKS = (
     Check("model.config", ("C7",), EveryNode(_hugging_face, config)),
-    Check("model.tokenizer", ("F1",), EveryNode(_hugging_face, tokenizer), limit_seconds=60.0),
+    Check("model.tokenizer", ("F1",), EveryNode(_chats, tokenizer), limit_seconds=60.0),
     Check("model.torch_dist", (), EveryNode(_torch_dist, torch_dist)),
     Check("model.warm_critic", ("C1", "C2"), EveryNode(_warm_critic, warm_critic)),
 )

@@ -30,6 +30,16 @@ def hugging_face(path: str) -> dict[str, Any]:
     }
 
 
+def chats(path: str, family: str, thinking: bool) -> dict[str, Any]:
+    """`hugging_face`, and the framing by which trials append to their chats."""
+    from t1cli.preflight.chat_template import appended_as
+
+    found = hugging_face(path)
+    if found["exists"] and found["tokenizer"] and found["template"]:
+        found["appended"] = appended_as(path, family=family, thinking=thinking)
+    return found
+
+
 def torch_dist(path: str) -> dict[str, Any]:
     """A Megatron checkpoint directory: which iteration its tracker names, and what of it is missing."""
     place = Path(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,25 @@ def test_which_relation_a_chat_template_leaves(context_of: MakeContext, ask: Ask
         json.dumps({"chat_template": [{"name": "default", "template": APPEND}]})
     )
     assert ask("model.tokenizer", of(context_of, place)).status == "pass"
+    (place / "tokenizer_config.json").unlink()
+    saw = ask("model.tokenizer", of(context_of, place))
+    assert saw.status == "fail" and "no chat template" in saw.found
+
+
+def test_a_template_that_rewrites_history_does_not_matter_where_turns_are_appended(
+    context_of: MakeContext, ask: Ask, tmp_path: Path
+) -> None:
+    """Qwen3's template cuts thinking out of earlier turns; its framing is known, so nothing earlier is rendered."""
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers (extra `chat`) is not installed")
+    place = checkpoint(tmp_path / "m")
+    shutil.copy("tests/data/chat/qwen3.jinja", place / "chat_template.jinja")
+    saw = ask("model.tokenizer", of(context_of, place))
+    assert saw.status == "warn" and "relation split" in saw.found and "no readable tokenizer" in saw.found
+    words = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={}, merges=[]))
+    words.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    words.save(str(place / "tokenizer.json"))
+    saw = ask("model.tokenizer", of(context_of, place))
+    assert saw.status == "pass" and "appended as qwen3 frames them" in saw.found, saw.found
 
 
 def test_a_hostile_template_runs_nothing_and_ends(tmp_path: Path) -> None:
