@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import zipfile
@@ -23,6 +24,9 @@ ARRAYS = ("tokens", "loss_mask", "log_probs", "routed_experts")
 def save_rows(path: Path, rows: Sequence[TrainingRow]) -> None:
     """Write all rows; a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        # Of a session that was killed while it wrote: a path has one writer at a time.
+        left.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     labels = [{k: v for k, v in asdict(_without_arrays(row)).items() if k not in ARRAYS} for row in rows]
     head = json.dumps({"format_version": FORMAT_VERSION, "rows": labels}).encode()

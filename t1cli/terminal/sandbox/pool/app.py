@@ -206,7 +206,7 @@ class PoolApp:
 
     async def _put_directory(self, lease: PoolLease, body: dict[str, Any]) -> dict[str, Any]:
         target, read_only = fields.text(body, "target"), bool(body.get("read_only"))
-        with tempfile.TemporaryDirectory(prefix="t1-pool-") as directory:
+        with tempfile.TemporaryDirectory(dir=self._pool.uploads) as directory:
             fields.write_files(body, Path(directory))
             place = Path(directory)
             await self._pool.use(lease, lambda s: s.put_directory(place, target, read_only=read_only))

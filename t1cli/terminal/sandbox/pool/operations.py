@@ -67,6 +67,8 @@ class Pool:
         self.counters = self.keeper.counters
         self.provider = provider
         self.owner = full_owner("pool")
+        self.uploads = settings.directory / "uploads"
+        """Files on their way into a sandbox; what lies here at the start is a dead server's."""
         self._prepare = prepare or _load
         self._prepared: SingleFlight[Task] = SingleFlight(self._prepare_counted)
         self._evaluations = itertools.count()
@@ -77,6 +79,8 @@ class Pool:
         """Take over from a dead server: leases closed on record, sandboxes swept. Starts the reaper and the prune."""
         swept = await self.provider.sweep("pool")
         closed = self.keeper.recover()
+        shutil.rmtree(self.uploads, ignore_errors=True)
+        self.uploads.mkdir(parents=True)
         times = self.settings.times
         self._loops = [
             asyncio.create_task(self._every(times.reap_every_seconds, self._reap)),

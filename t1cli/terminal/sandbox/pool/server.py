@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import ipaddress
 import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 
-from t1cli.errors import BadInput, CouldNotAsk
+from t1cli.errors import BadInput, CouldNotAsk, Refused
 from t1cli.terminal.sandbox.pool.app import PoolApp
 from t1cli.terminal.sandbox.pool.operations import Pool
 
@@ -35,7 +38,8 @@ class Address:
 async def serve(pool: Pool, address: Address, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT, then drain; a second signal ends at once what still runs.
 
-    Raises BadInput for an address beyond loopback without tokens, CouldNotAsk when it cannot be bound.
+    Raises BadInput for an address beyond loopback without tokens, CouldNotAsk when it cannot be bound, and Refused
+    while another server uses the directory.
     """
     if not address.is_loopback and not pool.settings.tokens:
         raise BadInput(
@@ -43,7 +47,14 @@ async def serve(pool: Pool, address: Address, *, ready: Callable[[str], None]) -
             where="--host",
             hint="give --token-file, or bind to 127.0.0.1",
         )
-    listening = _bind(address)
+    lock = _only_server_of(pool.settings.directory)
+    try:
+        await _serve(pool, _bind(address), ready)
+    finally:
+        os.close(lock)
+
+
+async def _serve(pool: Pool, listening: socket.socket, ready: Callable[[str], None]) -> None:
     host, port = listening.getsockname()[:2]
     server = _Quiet(uvicorn.Config(PoolApp(pool), log_level="warning", access_log=False, timeout_keep_alive=75))
     stop = _Signals()
@@ -85,6 +96,18 @@ class _Signals:
             if not future.done():
                 future.set_result(None)
                 return
+
+
+def _only_server_of(directory: Path) -> int:
+    """A lock that ends with this process: the journal belongs to one server, and a start sweeps what it finds."""
+    lock = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        message = "another pool server works in this directory"
+        raise Refused(message, where=str(directory), hint="a --directory of its own for each server") from error
+    return lock
 
 
 def _bind(address: Address) -> socket.socket:

@@ -15,7 +15,9 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from t1cli.cli.app import app
 from t1cli.errors import BadInput
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.sandbox.leases import LeaseBook
@@ -276,6 +278,18 @@ def start_server(directory: Path, *options: str) -> tuple[subprocess.Popen[str],
     return process, json.loads(process.stdout.readline())
 
 
+def test_a_second_server_in_a_directory_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+    process, _ = start_server(tmp_path)
+    try:
+        (tmp_path / "uploads" / "on-its-way").touch()
+        result = CliRunner().invoke(app, ["pool", "serve", "--port", "0", "--directory", str(tmp_path)])
+        assert result.exit_code == 1 and "another pool server works in this directory" in result.stderr
+        assert (tmp_path / "uploads" / "on-its-way").exists()
+    finally:
+        process.terminate()
+        assert process.wait(120) == 0
+
+
 def processes_of(directory: Path) -> list[ProcessIdentity]:
     book = LeaseBook(directory / "sandboxes")
     return [process for lease in book.leases() for process in lease.processes if process.alive]
@@ -290,9 +304,10 @@ def test_defect_10_a_killed_server_leaves_nothing_and_its_successor_knows_what_t
     assert len(processes_of(tmp_path)) == 6
     os.kill(process.pid, signal.SIGKILL)
     process.wait(120)
+    (tmp_path / "uploads" / "half").mkdir()
     process, place = start_server(tmp_path, "--drain-seconds", "0")
     try:
-        assert place["closed_leases"] == 3
+        assert place["closed_leases"] == 3 and not list((tmp_path / "uploads").iterdir())
         deadline = time.monotonic() + 120
         while processes_of(tmp_path) and time.monotonic() < deadline:
             time.sleep(0.02)
