@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from t1cli.embedded.tokenizer import Tokenizer, tokenizer
 from t1cli.terminal.harness.chat.conversation import Appending
+from t1cli.terminal.harness.chat.renderer import Renderer
 from t1cli.terminal.harness.chat_template import Reply
 
 
@@ -26,6 +27,13 @@ class TinyChatTemplate:
     def stop_ids(self) -> tuple[int, ...]:
         """The sampled id that closes a reply; it belongs to the reply."""
         return (self._end,)
+
+    @property
+    def renderer(self) -> Renderer:
+        """The same framing for messages of the session endpoint."""
+        from t1cli.embedded.chat_renderer import TinyRenderer
+
+        return TinyRenderer(self)
 
     def begin(self, instruction: str) -> Appending:
         """A chat about a task, ready for the first reply."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from t1cli.errors import BadInput, Diagnostic
 from t1cli.spec.algorithm import GRPO, PPO
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.harnesses import BUILTIN, text_harness_path
 
 HINT = "change it, or run on slime: engine.kind=slime"
 
@@ -24,7 +25,10 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
         "sandbox.kind": (spec.sandbox.kind == "harbor", "trials run in local or pool sandboxes here, not in Harbor's"),
         "rollout.pipeline": (rollout.pipeline == "fully_async", "there is no fully_async pipeline here"),
         "rollout.summary.kind": (rollout.summary.kind != "none", "histories are not summarised here"),
-        "rollout.harness": (rollout.harness != "builtin", f"the agent loop here is builtin, not {rollout.harness}"),
+        "rollout.harness": (
+            rollout.harness != BUILTIN and text_harness_path(rollout.harness) is None,
+            f"the agent loop here is builtin or a function of your own, not {rollout.harness}",
+        ),
         "trainer.precision": (spec.trainer.precision != "fp32", "the trainer runs fp32 here"),
         "algorithm.adam.lr_schedule": (algorithm.adam.lr_schedule != "constant", "learning rates are constant here"),
         "algorithm.kl_loss_coef": (algorithm.kl_loss_coef > 0, "there is no reference model for a KL loss here"),

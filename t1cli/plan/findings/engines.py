@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from t1cli.plan.draft import Draft
 from t1cli.plan.inference import EngineMemory, plan_engine
 from t1cli.plan.plan import Finding
+from t1cli.spec.harnesses import BUILTIN, WRITTEN, names_a_harness, near_names, text_harness_path
 
 # Below this many full contexts per trial in flight, requests are likely to be retracted or queued near the wall.
 CROWDED_SHARE = 0.25
@@ -48,16 +49,32 @@ def engine_memory(draft: Draft) -> Iterator[Finding]:
 
 
 def other_harness(draft: Draft) -> Iterator[Finding]:
-    """T-harness: what the spec names is not what runs."""
-    harness = draft.spec.rollout.harness
-    if draft.on_slime and harness != "builtin":
+    """T-harness: what the spec names is not what runs, or not all of the spec is kept by it."""
+    rollout, harness = draft.spec.rollout, draft.spec.rollout.harness
+    if not names_a_harness(harness):
+        yield draft.finding(
+            "T-harness",
+            "error",
+            key="rollout.harness",
+            message=f"`{harness}` names no agent loop",
+            fix=near_names(harness) or WRITTEN,
+        )
+    elif text_harness_path(harness) and rollout.summary.kind != "none":
+        yield draft.finding(
+            "T-harness",
+            "warning",
+            key="rollout.summary.kind",
+            message=f"{harness} keeps its history itself: nothing is summarised, and its trials end at the wall",
+            fix="--set rollout.summary.kind=none, or a harness that shortens its own history",
+        )
+    elif draft.on_slime and harness != BUILTIN and text_harness_path(harness) is None:
         yield draft.finding(
             "T-harness",
             "warning",
             key="rollout.harness",
             message=f"trials run t1's built-in agent loop, not {harness}: same tools and budgets, other prompts, so "
             f"figures measured with {harness} do not carry over",
-            fix="--set rollout.harness=builtin says what runs; a harness of your own can talk to the session endpoint",
+            fix="--set rollout.harness=builtin says what runs; `package.module:function` runs a harness of your own",
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from t1cli.terminal.harness.agent import EXEC_GRACE_SECONDS, TurnNote
 from t1cli.terminal.harness.chat_template import ChatTemplate, Conversation, Reply
 from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
 from t1cli.terminal.harness.limits import Limits
@@ -16,25 +17,6 @@ from t1cli.terminal.harness.summary import Summarizer, SummaryCounts
 from t1cli.terminal.rollout.outcome import StopReason
 from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
 from t1cli.terminal.trajectory.row import Turn
-
-EXEC_GRACE_SECONDS = 10.0
-"""A sandbox that does not answer this long after a command's time limit is lost."""
-
-
-@dataclass(frozen=True)
-class TurnNote:
-    """One turn as a person reads it."""
-
-    reply: str
-    kind: str
-    """`command`, `done`, `malformed`, `cut` or `summary`."""
-    observation: str
-    exit_code: int | None
-    prompt_tokens: int
-    sampled_tokens: int
-    engine_seconds: float
-    command_seconds: float
-
 
 class BuiltinAgent:
     """One trial's agent. What it has in public stays readable when `run` fails or is cancelled."""

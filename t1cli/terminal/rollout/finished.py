@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.terminal.harness.builtin import TurnNote
+from t1cli.terminal.harness.agent import TurnNote
 from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.outcome import Outcome, StopReason

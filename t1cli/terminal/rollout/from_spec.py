@@ -18,6 +18,7 @@ from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.harness.engine_client import ClientTimes, EngineClient
 from t1cli.terminal.harness.limits import training_limits
+from t1cli.terminal.harness.load_harness import agent_maker
 from t1cli.terminal.rewards.reward import RewardRule
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.rollout.batch import RolloutPlan
@@ -44,7 +45,10 @@ class RunPlace:
 def build_world(
     spec: ExperimentSpec, *, provider: SandboxProvider, template: ChatTemplate, engine_url: str, place: RunPlace
 ) -> TrialWorld:
-    """The world of a campaign's training trials; replace its `limits` for evaluation trials."""
+    """The world of a campaign's training trials; replace its `limits` for evaluation trials.
+
+    Raises Refused for a `rollout.harness` that cannot be imported or called.
+    """
     shape, times = routing_shape(spec), ClientTimes(generate_seconds=spec.rollout.trial_wall_seconds)
 
     def connect() -> AbstractAsyncContextManager[Engine]:
@@ -72,6 +76,7 @@ def build_world(
         slots=Slots(sandbox_capacity(spec.sandbox)),
         pace=Pace(spec.sandbox.creation_per_second),
         verifiers=Slots(_max_verifiers(spec.sandbox)),
+        make_agent=agent_maker(spec.rollout.harness),
         seed=spec.seed + (spec.engine.seed_offset if isinstance(spec.engine, EmbeddedEngine) else 0),
     )
 

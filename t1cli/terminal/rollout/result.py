@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from t1cli.terminal.harness.builtin import TurnNote
+from t1cli.terminal.harness.agent import TurnNote
 from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.outcome import Outcome

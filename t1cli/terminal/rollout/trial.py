@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from t1cli.errors import T1Error
-from t1cli.terminal.harness.builtin import BuiltinAgent
+from t1cli.terminal.harness.agent import Agent, HarnessError
 from t1cli.terminal.harness.engine import Engine, EngineError
 from t1cli.terminal.harness.shielded import finish
 from t1cli.terminal.harness.summary import SummaryCounts
@@ -44,7 +44,7 @@ class Trial:
         self.plan = plan
         self._world, self._engine = world, engine
         self._budgets: Budgets = world.budgets(plan.task)
-        self._agent: BuiltinAgent | None = None
+        self._agent: Agent | None = None
         text = world.template.text if isinstance(world.template, HasText) else None
         self._assembler = Assembler(trial_id=plan.trial_id, routing=world.routing, text=text)
         self._seconds: dict[str, float] = {}
@@ -147,7 +147,7 @@ class Trial:
                 await sandbox.put_directory(self.plan.task.environment, "/work", read_only=False)
 
     async def _play(self, sandbox: Sandbox, wall_end: float) -> StopReason:
-        self._agent = BuiltinAgent(
+        self._agent = self._world.make_agent(
             engine=self._engine,
             sandbox=sandbox,
             template=self._world.template,
@@ -242,7 +242,7 @@ class Trial:
             except (TrialLost, T1Error):
                 # T1Errors in here are missing or wrong routing: they abort the rollout.
                 raise
-            except EngineError as error:
+            except (EngineError, HarnessError) as error:
                 raise TrialLost(Boundary.HARNESS, error.cause, error.detail) from error
             except VerifierError as error:
                 raise TrialLost(Boundary.VERIFIER, error.cause, error.detail) from error

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from t1cli.terminal.harness.agent import AgentMaker
+from t1cli.terminal.harness.builtin import BuiltinAgent
 from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.harness.limits import Limits
@@ -55,6 +57,8 @@ class TrialWorld:
     """Pace of sandbox creation."""
     verifiers: Slots
     """Places for running verifiers."""
+    make_agent: AgentMaker = BuiltinAgent
+    """The agent loop of every trial."""
     seed: int = 0
     create_seconds: float = 120.0
     close_seconds: float = 30.0

@@ -52,3 +52,14 @@ def test_another_harness_than_the_built_in_one_is_said(findings_of) -> None:
     (found,) = findings_of("T-harness", T1)
     assert found.severity == "warning" and "not terminus-2" in found.message
     assert findings_of("T-harness", T1, "rollout.harness=builtin") == []
+
+
+def test_a_harness_of_ones_own_runs_and_what_names_none_is_an_error(findings_of) -> None:
+    own = "rollout.harness=my_agents.loop:play"
+    assert findings_of("T-harness", T1, own, "rollout.summary.kind=none") == []
+    (warned,) = findings_of("T-harness", T1, own)
+    assert warned.severity == "warning" and "nothing is summarised" in warned.message, "the preset summarises"
+    (wrong,) = findings_of("T-harness", T1, "rollout.harness=terminus2")
+    assert (wrong.severity, wrong.fix) == ("error", "did you mean `terminus-2`?")
+    (wrong,) = findings_of("T-harness", T1, "rollout.harness=my_agents/loop.py")
+    assert wrong.severity == "error" and "package.module:function" in wrong.fix

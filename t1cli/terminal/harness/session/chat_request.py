@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from t1cli.terminal.harness.chat.message import Message, Tool
+
+TURN_LIMIT: Final = "turn_limit_exceeded"
+CONTEXT_LENGTH: Final = "context_length_exceeded"
+"""Codes of refusals that end a trial at one of its budgets; the second one is OpenAI's."""
 
 
 @dataclass(frozen=True)

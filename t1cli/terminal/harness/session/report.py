@@ -6,6 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from t1cli.terminal.harness.engine import EngineError
+from t1cli.terminal.harness.session.chat_request import ChatRefusal
+
 Way = Literal["opened", "appended", "rendered"]
 """How a prompt came about: the session's first one; new messages after a reply; a chat rendered as a whole because it
 is not one that the session holds, or because the model's family has no append-only template."""
@@ -33,6 +36,10 @@ class SessionReport:
     overridden: Counter[str] = field(default_factory=Counter)
     """Settings of requests that the session's own replaced, by name."""
     engine_errors: list[str] = field(default_factory=list)
+    problem: ChatRefusal | EngineError | None = None
+    """Why the latest request got no reply; None when it got one."""
+    is_cut: bool = False
+    """Whether the latest reply ended at its limit."""
 
     @property
     def kept_tokens(self) -> int:

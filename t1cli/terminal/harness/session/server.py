@@ -28,7 +28,9 @@ class OpenSession:
     base_url: str
     """An OpenAI client's `base_url`; the key is part of it. Anthropic's clients take it without the `/v1`."""
     key: str
-    """For a harness that takes an address of its own and an API key: the server's `/v1` with this as bearer token."""
+    """For a harness that takes an address of its own and an API key: `endpoint` with this as bearer token."""
+    endpoint: str
+    """`http://HOST:PORT/v1`, without the key."""
 
 
 class SessionServer:
@@ -76,18 +78,32 @@ class SessionServer:
 
     @contextlib.asynccontextmanager
     async def open(
-        self, *, engine: Engine, limits: Limits, trial_id: str, seed: int, on_turn: Callable[[Turn], None]
+        self,
+        *,
+        engine: Engine,
+        limits: Limits,
+        trial_id: str,
+        seed: int,
+        on_turn: Callable[[Turn], None],
+        renderer: Renderer | None = None,
     ) -> AsyncIterator[OpenSession]:
-        """One trial's session. Leaving it ends the session, whatever still runs in it, and its key.
+        """One trial's session, by default with the server's renderer. Leaving it ends the session and its key.
+
+        What still runs in it is aborted in the engine.
 
         Raises the T1Error (missing or wrong routing) that a turn met: it aborts the rollout.
         """
         session = Session(
-            renderer=self._renderer, engine=engine, limits=limits, trial_id=trial_id, seed=seed, on_turn=on_turn
+            renderer=renderer or self._renderer,
+            engine=engine,
+            limits=limits,
+            trial_id=trial_id,
+            seed=seed,
+            on_turn=on_turn,
         )
         key = self.app.add(session)
         try:
-            yield OpenSession(session, f"{self.url}/sessions/{key}/v1", key)
+            yield OpenSession(session, f"{self.url}/sessions/{key}/v1", key, f"{self.url}/v1")
         finally:
             self.app.remove(key)
             await session.close()

@@ -14,7 +14,13 @@ from t1cli.terminal.harness.chat.renderer import Renderer
 from t1cli.terminal.harness.chat.reply import ParsedReply
 from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
 from t1cli.terminal.harness.limits import Limits
-from t1cli.terminal.harness.session.chat_request import ChatRefusal, ChatRequest, invalid
+from t1cli.terminal.harness.session.chat_request import (
+    CONTEXT_LENGTH,
+    TURN_LIMIT,
+    ChatRefusal,
+    ChatRequest,
+    invalid,
+)
 from t1cli.terminal.harness.session.history import Found, History, Node, links_of, next_link
 from t1cli.terminal.harness.session.report import SessionReport, Way
 from t1cli.terminal.trajectory.row import Turn
@@ -108,6 +114,15 @@ class Session:
         return self.report
 
     async def _complete(self, request: ChatRequest) -> Completion:
+        try:
+            completion = await self._reply(request)
+        except (ChatRefusal, EngineError) as problem:
+            self.report.problem = problem
+            raise
+        self.report.problem, self.report.is_cut = None, completion.is_cut
+        return completion
+
+    async def _reply(self, request: ChatRequest) -> Completion:
         # Encoding a long text takes a while, and this loop serves many trials.
         prompt = await asyncio.to_thread(self._prompt, request)
         ids = prompt.ids()
@@ -137,11 +152,11 @@ class Session:
     def _sampling(self, request: ChatRequest, prompt_tokens: int) -> Sampling:
         limits = self._limits
         if self._requests >= limits.max_turns:
-            raise ChatRefusal(400, "turn_limit_exceeded", f"the trial's {limits.max_turns} turns are used up")
+            raise ChatRefusal(400, TURN_LIMIT, f"the trial's {limits.max_turns} turns are used up")
         if prompt_tokens + limits.max_new_tokens_per_turn > limits.context_tokens:
             raise ChatRefusal(
                 400,
-                "context_length_exceeded",
+                CONTEXT_LENGTH,
                 f"This model's maximum context length is {limits.context_tokens} tokens: the messages take "
                 f"{prompt_tokens}, a reply up to {limits.max_new_tokens_per_turn}",
                 param="messages",
