@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
-from megatron.core import mpu
+from megatron.core import mpu, tensor_parallel
 from megatron.core.transformer.module import MegatronModule
 
 
@@ -59,9 +59,17 @@ class HuggingfaceAttention(MegatronModule):
             chunks = [torch.arange(start, end).chunk(2 * cp_size) for start, end in pairwise(bounds)]
             return torch.cat([c[place] for c in chunks for place in (cp_rank, 2 * cp_size - 1 - cp_rank)])
 
+        tensor_group = mpu.get_tensor_model_parallel_group()
+        if self.args.sequence_parallel:
+            hidden_states = tensor_parallel.gather_from_sequence_parallel_region(
+                hidden_states, tensor_parallel_output_grad=False, group=tensor_group
+            )
         group = mpu.get_context_parallel_group()
         shards = _AllGatherForDuplicatedComputation.apply(hidden_states, group) if cp_size > 1 else (hidden_states,)
         order = torch.cat([held(holder) for holder in range(cp_size)])
         hidden_states = torch.cat(shards)[order.argsort()].permute(1, 0, 2)
         output = self.hf_forward(hidden_states, packed_seq_params)
-        return output.permute(1, 0, 2)[held(rank)], None
+        output = output.permute(1, 0, 2)[held(rank)]
+        if self.args.sequence_parallel:
+            output = tensor_parallel.scatter_to_sequence_parallel_region(output, group=tensor_group)
+        return output, None
