@@ -8,6 +8,7 @@ A worker holds its share of the sandbox places, talks to the engines from its ow
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,10 +85,12 @@ class RemoteTrial:
         try:
             await asyncio.wait({playing})
         except asyncio.CancelledError:
+            # A node that is gone has nothing left to cancel; the trial ends as lost then.
+            with suppress(ConnectionError):
+                cause = self._cancelled_for or "interrupted"
+                await self._workers.call(self._address, "cancel", self.plan.trial_id, cause)
             if not self._cancelled_for:
-                await self._workers.call(self._address, "cancel", self.plan.trial_id, "interrupted")
                 raise
-            await self._workers.call(self._address, "cancel", self.plan.trial_id, self._cancelled_for)
             await asyncio.wait({playing}, timeout=self._world.close_seconds * 3)
             if not playing.done():
                 return self.cancelled_result()

@@ -80,6 +80,33 @@ def test_a_cancelled_trial_ends_on_its_node_and_hands_its_tokens_over() -> None:
     assert result.outcome.cause == "over_sampled" and tokens == 3 and calls[-1] == ("10.0.0.2", "cancel")
 
 
+@pytest.mark.parametrize("cause", ["over_sampled", ""])
+def test_cancelling_a_trial_of_a_node_that_dies_meanwhile_is_no_failure_of_the_rollout(cause: str) -> None:
+    class Dying(Workers):
+        async def call(self, address, method, *arguments):
+            if method == "cancel":
+                self.cancelled[arguments[0]].set()
+                raise ConnectionError("gone")
+            self.cancelled[arguments[0].trial_id] = asyncio.Event()
+            await self.cancelled[arguments[0].trial_id].wait()
+            raise ConnectionError("gone")
+
+    async def play() -> TrialResult:
+        workers = Dying()
+        remote, _ = trial(workers, 1, seed=9)
+        task = asyncio.create_task(remote.run())
+        while not workers.cancelled:
+            await asyncio.sleep(0)
+        remote.cancel(task, cause) if cause else task.cancel()
+        return await task
+
+    if cause:
+        assert asyncio.run(play()).outcome.cause == "worker_lost"
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(play())
+
+
 @pytest.mark.catalogue("S10")
 def test_nodes_come_from_the_routers_engines() -> None:
     urls = ["http://10.0.0.1:30000", "10.0.0.1:30001", "http://[fd00::2]:30000", ""]
