@@ -356,3 +356,18 @@ class OlderRouter:
 def pools() -> SimpleNamespace:
     """Everything above, for test modules."""
     return SimpleNamespace(**{name: value for name, value in globals().items() if not name.startswith("__")})
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The table of faults and moments, as far as its cells were run."""
+    found: dict[str, dict[str, str]] = {}
+    for state in ("passed", "failed"):
+        for report in terminalreporter.stats.get(state, ()):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "fault" and report.when == "call":
+                    found.setdefault(value[0], {})[value[1]] = f"{'ok' if state == 'passed' else 'FAILED'}: {value[2]}"
+    if found:
+        terminalreporter.section("fault x moment: nothing left, no half row, the same tasks")
+    for row, moments in found.items():
+        for moment, figure in moments.items():
+            terminalreporter.write_line(f"{row:<28}{moment:<17}{figure}")

@@ -1,205 +1,254 @@
-"""Fault × moment: who dies or hangs, and when. Afterwards nothing is left, and a trial is scored in full or not at all.
+"""Fault × moment: who dies, hangs or fails, and when. Afterwards nothing is left, no half row can be read, and the
+campaign has the rows that an undisturbed one has, task by task and token by token.
 
-The driver is a process of its own that plays trials of one task on real sandboxes, local or from a real pool server,
-and prints a line when it reaches the moment; the fault strikes then.
+The driver plays two rollouts of three trials by the product's own code; it is held at the moment until the fault has
+struck. `make test` takes the cells below QUICK, `make verify-sandboxes` all of them, and both print the table.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
+import psutil
 import pytest
 
-from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import bubblewrap_problem
-from t1cli.terminal.sandbox.process_identity import ProcessIdentity, kill
-from t1cli.terminal.sandbox.sweep import sweep_directory
+
+from .fault_site import PLACES, Driver, Row, Server, half_rows, kill_sandboxes, left, living, rows_of, until
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(400),
-    pytest.mark.skipif("T1_VERIFY" not in os.environ, reason="several minutes: `make verify-sandboxes` runs it"),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"no bubblewrap: {bubblewrap_problem()}"),
 ]
 
-TASKS = Path(__file__).parents[4] / "experiments/quickstart/tasks"
-
-DRIVER = """
-import asyncio, json, sys
-from pathlib import Path
-from t1cli.spec.sandbox import LocalSandbox, PoolSandbox
-from t1cli.terminal.rewards.failure import VerifierError
-from t1cli.terminal.rewards.verifier import grade
-from t1cli.terminal.sandbox.from_spec import sandbox_provider
-from t1cli.terminal.sandbox.sandbox import SandboxError
-from t1cli.terminal.tasks.load import load_pool
-from dataclasses import replace
-
-place, url, moment, tasks = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4])
-spec = PoolSandbox(urls=(url,), max_tasks=16, max_runs_per_task=8, wait_seconds=8.0) if url else LocalSandbox()
-task = load_pool(tasks)[0]
-
-def say(**what):
-    print(json.dumps(what), flush=True)
-
-async def main():
-    provider = sandbox_provider(spec, place / "sandboxes")
-    if moment == "create":
-        say(moment="create")
-    try:
-        sandbox = await provider.create("trial-0", owner="run")
-        if moment == "create":
-            await asyncio.sleep(0.3)
-        await sandbox.put_directory(task.solution, "/solution", read_only=True)
-        if moment == "mid-trial":
-            asyncio.get_running_loop().call_later(0.3, lambda: say(moment="mid-trial"))
-            await sandbox.exec("sleep 200 & sleep 8", timeout_seconds=120)
-        await sandbox.exec("sh /solution/solve.sh", timeout_seconds=120)
-        if moment == "mid-grade":
-            slow = place / "slow"
-            (slow / "tests").mkdir(parents=True)
-            (slow / "tests" / "test.sh").write_text("sleep 8; echo 1 > /logs/verifier/reward.txt")
-            asyncio.get_running_loop().call_later(0.3, lambda: say(moment="mid-grade"))
-            verdict = await grade(replace(task, path=slow), sandbox, trial_dir=place / "trial")
-        else:
-            verdict = await grade(task, sandbox, trial_dir=place / "trial")
-        say(scored=verdict.passed)
-        await sandbox.close()
-    except (SandboxError, VerifierError) as error:
-        say(lost=type(error).__name__, detail=str(error)[:200])
-    await provider.close()
-
-asyncio.run(main())
-"""
+TRIAL = ("create", "mid-trial", "mid-grade")
+SAVE = ("mid-save", "mid-save of all")
+"""One finished trial being written; a whole rollout being written, when no sandbox lives any more."""
+QUICK = {
+    "driver": (*TRIAL, *SAVE),
+    "sandbox": ("mid-trial",),
+    "trial worker": ("mid-trial",),
+    "provider fails": ("create", "mid-save"),
+}
 
 
-class Driver:
-    """The driver process, stopped at its moment."""
-
-    def __init__(self, place: Path, url: str, moment: str) -> None:
-        self.place = place
-        argv = [sys.executable, "-c", DRIVER, str(place), url, moment, str(TASKS)]
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert json.loads(line) == {"moment": moment}, line
-
-    def end(self) -> dict[str, object]:
-        """What it says last."""
-        assert self.process.stdout is not None
-        lines = self.process.stdout.read().splitlines()
-        assert self.process.wait(120) == 0
-        return json.loads(lines[-1])
+def cells(row: str, moments: tuple[str, ...]) -> pytest.MarkDecorator:
+    """The moments of one row of the table; those that take long are for `make verify-sandboxes`."""
+    slow = [moment for moment in moments if moment not in QUICK.get(row, ())]
+    given = [pytest.param(moment, marks=[pytest.mark.slow] if moment in slow else []) for moment in moments]
+    return pytest.mark.parametrize("moment", given)
 
 
-class Server:
-    """A real pool server."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.start()
-
-    def start(self) -> None:
-        argv = [sys.executable, "-c", "from t1cli.cli.app import main; main()", "pool", "serve", "--port", "0"]
-        argv += ["--directory", str(self.directory), "--drain-seconds", "0", "--idle-seconds", "3"]
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.url = f"http://127.0.0.1:{json.loads(self.process.stdout.readline())['port']}"
-
-    @property
-    def sandboxes(self) -> Path:
-        return self.directory / "sandboxes"
-
-    def free(self) -> int:
-        return int(httpx.get(f"{self.url}/status", trust_env=False).json()["pool"]["free"])
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+    """The rows of an undisturbed campaign."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    driver = Driver(place)
+    last = driver.end()
+    assert last["lost"] == {} and last["played"] == 6
+    rows = rows_of(place)
+    assert [len(found) for found in rows.values()] == [3, 3] and all(row[2] > 0 for row in rows["rollout_000001.npz"])
+    return rows
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path / "server")
     yield server
-    server.process.terminate()
-    assert server.process.wait(120) == 0
+    server.end()
 
 
-def living(sandboxes: Path) -> list[ProcessIdentity]:
-    return [process for lease in LeaseBook(sandboxes).leases() for process in lease.processes if process.alive]
+@pytest.fixture
+def cell(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Puts a cell's figures into the report, for the table."""
+
+    def put(row: str, moment: str, figure: str) -> None:
+        request.node.user_properties.append(("fault", [row, moment, figure]))
+
+    return put
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
+def gone(driver: Driver) -> float:
+    """Seconds until nothing is left."""
+    began = time.monotonic()
+    until(lambda: not left(driver.place, driver.seen), f"{left(driver.place, driver.seen)} is gone")
+    return time.monotonic() - began
 
 
-MOMENTS = ("create", "mid-trial", "mid-grade")
+def resumed(driver: Driver, whole: dict[str, list[Row]], *options: str) -> int:
+    """Start the driver again; it goes on with the same tasks. Returns how many trials it still had to play."""
+    assert half_rows(driver.place, whole) == []
+    again = Driver(driver.place, *options)
+    last = again.end()
+    assert rows_of(driver.place) == whole and not last["aborted"]
+    assert not left(driver.place, driver.seen)
+    hidden = [path.name for path in driver.place.joinpath("runs/fault/attempt_1/rollouts").iterdir()]
+    assert sorted(hidden) == sorted(whole), "a file that was cut off is gone as well"
+    return int(last["played"])
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_driver_with_local_sandboxes(moment: str, tmp_path: Path) -> None:
-    driver = Driver(tmp_path, "", moment)
-    os.kill(driver.process.pid, signal.SIGKILL)
-    driver.process.wait(120)
-    sandboxes = tmp_path / "sandboxes"
-    sweep_directory(sandboxes)
-    until(lambda: not living(sandboxes), "the sandboxes are gone")
-    assert all(lease.closed for lease in LeaseBook(sandboxes).leases())
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_driver_with_leases_of_a_pool(moment: str, tmp_path: Path, server: Server) -> None:
-    driver = Driver(tmp_path, server.url, moment)
-    os.kill(driver.process.pid, signal.SIGKILL)
-    driver.process.wait(120)
-    # Nobody sweeps: the lease ends at its idle limit, once nothing runs on it any more.
-    until(lambda: server.free() == 128, "the lease's place is free")
-    assert not living(server.sandboxes)
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_pool_server(moment: str, tmp_path: Path) -> None:
-    server = Server(tmp_path / "server")
-    driver = Driver(tmp_path, server.url, moment)
-    os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait(120)
+def went_on(driver: Driver, whole: dict[str, list[Row]]) -> dict[str, int]:
+    """Let the driver go on to its end, whole by itself. Returns what it lost, by cause."""
+    driver.go()
     last = driver.end()
-    assert "scored" not in last and last["lost"] in ("SandboxError", "VerifierError"), "lost, never scored 0"
+    assert rows_of(driver.place) == whole and not last["aborted"] and half_rows(driver.place, whole) == []
+    return dict(last["lost"])
+
+
+def lost(counts: dict[str, int], moment: str, *boundaries: str) -> str:
+    """Only the infrastructure lost trials, and at a trial's moments it did."""
+    assert {cause.split("/")[0] for cause in counts} <= set(boundaries), counts
+    assert counts or moment in SAVE
+    return f"{sum(counts.values())} played again"
+
+
+@cells("driver", (*TRIAL, *SAVE))
+def test_a_killed_driver(moment: str, tmp_path: Path, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment)
+    driver.at()
+    driver.kill()
+    seconds = gone(driver)
+    played = resumed(driver, whole)
+    # What was saved before is not played again; of a rollout that was being written that is all of it.
+    assert played in {"mid-trial": (4, 5), "mid-grade": (4, 5), "mid-save of all": (3,)}.get(moment, (4, 5, 6))
+    cell("driver", moment, f"gone {seconds:.1f} s, {played} left to play")
+
+
+@cells("driver, plain processes", (*TRIAL, *SAVE))
+def test_a_killed_driver_with_plain_processes(moment: str, tmp_path: Path, whole, cell) -> None:
+    """Nothing of the kernel's ends these: the next session's sweep does."""
+    driver = Driver(tmp_path, "--moment", moment, "--backend", "process")
+    driver.at()
+    driver.kill()
+    cell("driver, plain processes", moment, f"{resumed(driver, whole, '--backend', 'process')} left to play")
+
+
+@cells("driver with a pool", (*TRIAL, *SAVE))
+def test_a_killed_driver_with_leases_of_a_pool(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--url", server.url)
+    driver.at()
+    driver.kill()
+    # Nobody sweeps: the leases end at their idle limit, once nothing runs on them any more.
+    began = time.monotonic()
+    until(lambda: server.free() == PLACES, "every place is free")
+    seconds = time.monotonic() - began
+    gone(driver)
+    cell("driver with a pool", moment, f"gone {seconds:.1f} s, {resumed(driver, whole, '--url', server.url)} to play")
+
+
+@cells("pool server", (*TRIAL, *SAVE))
+def test_a_killed_pool_server(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--url", server.url)
+    driver.at()
+    server.kill()
     server.start()
-    until(lambda: not living(server.sandboxes), "the sandboxes are gone")
-    assert server.free() == 128
-    server.process.terminate()
-    assert server.process.wait(120) == 0
+    counts = went_on(driver, whole)
+    seconds = gone(driver)
+    assert server.free() == PLACES
+    cell("pool server", moment, f"{lost(counts, moment, 'provider', 'sandbox', 'verifier')}, gone {seconds:.1f} s")
 
 
-@pytest.mark.parametrize("kind", ["local", "pool"])
-@pytest.mark.parametrize("moment", ["mid-trial", "mid-grade"])
-def test_a_killed_sandbox(moment: str, kind: str, tmp_path: Path, server: Server) -> None:
-    driver = Driver(tmp_path, server.url if kind == "pool" else "", moment)
-    sandboxes = server.sandboxes if kind == "pool" else tmp_path / "sandboxes"
-    kill(living(sandboxes)[-1])
-    last = driver.end()
-    assert "scored" not in last and last["lost"] in ("SandboxError", "VerifierError"), "lost, never scored 0"
-    until(lambda: not living(sandboxes), "the sandboxes are gone")
+@cells("pool server hangs", (*TRIAL, *SAVE))
+def test_a_pool_server_that_hangs_for_a_while(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--url", server.url)
+    driver.at()
+    server.signal(signal.SIGSTOP)
+    driver.go()
+    time.sleep(1.0)
+    server.signal(signal.SIGCONT)
+    counts = went_on(driver, whole)
+    gone(driver)
+    assert server.free() == PLACES
+    cell("pool server hangs", moment, f"{sum(counts.values())} played again")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_server_that_hangs_is_waited_for_and_ends_in_a_score_or_a_loss(
-    moment: str, tmp_path: Path, server: Server
-) -> None:
-    driver = Driver(tmp_path, server.url, moment)
-    os.kill(server.process.pid, signal.SIGSTOP)
-    time.sleep(0.5)
-    os.kill(server.process.pid, signal.SIGCONT)
-    last = driver.end()
-    assert "lost" in last or last.get("scored", -1) >= 0
-    until(lambda: server.free() == 128, "the lease's place is free")
-    assert not living(server.sandboxes)
+@cells("pool server hangs for good", (*TRIAL, *SAVE))
+def test_a_pool_server_that_hangs_for_good(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
+    """The driver ends by its own deadlines, with losses and never with a score; later it resumes."""
+    driver = Driver(tmp_path, "--moment", moment, "--url", server.url, "--wall", "15")
+    driver.at()
+    server.signal(signal.SIGSTOP)
+    try:
+        driver.go()
+        last = driver.end()
+        assert last["aborted"] and half_rows(driver.place, whole) == []
+    finally:
+        server.signal(signal.SIGCONT)
+    until(lambda: server.free() == PLACES, "every place is free")
+    gone(driver)
+    cell("pool server hangs for good", moment, f"{resumed(driver, whole, '--url', server.url)} left to play")
+
+
+@cells("sandbox", (*TRIAL, "mid-save"))
+def test_killed_sandboxes(moment: str, tmp_path: Path, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment)
+    driver.at()
+    killed = kill_sandboxes(tmp_path)
+    assert killed or moment == "mid-save"
+    counts = went_on(driver, whole)
+    gone(driver)
+    cell("sandbox", moment, f"{killed} killed, {lost(counts, moment, 'provider', 'sandbox', 'verifier')}")
+
+
+@cells("sandbox of a pool", (*TRIAL, "mid-save"))
+def test_killed_sandboxes_of_a_pool(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--url", server.url)
+    driver.at()
+    if moment == "create":
+        # The first that the server makes, before its client has heard of it or soon after.
+        driver.go()
+        until(lambda: living(server.directory), "there is a sandbox")
+    killed = kill_sandboxes(server.directory)
+    counts = went_on(driver, whole)
+    gone(driver)
+    until(lambda: server.free() == PLACES, "every place is free")
+    again = f"{sum(counts.values())} played again"
+    assert {cause.split("/")[0] for cause in counts} <= {"provider", "sandbox", "verifier"}
+    cell("sandbox of a pool", moment, f"{killed} killed, {again}")
+
+
+@cells("trial worker", (*TRIAL, *SAVE))
+def test_a_killed_trial_worker(moment: str, tmp_path: Path, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--workers")
+    lose_a_worker(driver, moment)
+    counts = went_on(driver, whole)
+    seconds = gone(driver)
+    cell("trial worker", moment, f"{lost(counts, moment, 'harness')}, gone {seconds:.1f} s")
+
+
+@cells("trial worker with a pool", (*TRIAL, *SAVE))
+def test_a_killed_trial_worker_with_leases_of_a_pool(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--workers", "--url", server.url)
+    lose_a_worker(driver, moment)
+    counts = went_on(driver, whole)
+    began = time.monotonic()
+    until(lambda: server.free() == PLACES, "every place is free")
+    gone(driver)
+    seconds = time.monotonic() - began
+    cell("trial worker with a pool", moment, f"{lost(counts, moment, 'harness')}, gone {seconds:.1f} s")
+
+
+def lose_a_worker(driver: Driver, moment: str) -> None:
+    """Kill the worker that stands at the moment; the driver itself saves, so then it is any."""
+    holder = driver.at()
+    workers = driver.workers()
+    assert len(workers) == 2
+    victim = workers[0].pid if moment in SAVE else holder
+    assert victim in {worker.pid for worker in workers}
+    psutil.Process(victim).kill()
+    until(lambda: len(driver.workers()) < 2, "the worker has ended")
+
+
+@cells("provider fails", (*TRIAL, "mid-save"))
+def test_a_provider_that_fails(moment: str, tmp_path: Path, whole, cell) -> None:
+    driver = Driver(tmp_path, "--moment", moment, "--fails")
+    counts = went_on(driver, whole)
+    gone(driver)
+    expected = {"create": "provider/sandbox_create", "mid-trial": "sandbox/sandbox_agent"}
+    expected["mid-grade"] = "sandbox/sandbox_grade"
+    # A machine that the provider did not end is swept with the rest; its trial was scored by then.
+    assert counts == ({} if moment == "mid-save" else {expected[moment]: 1})
+    cell("provider fails", moment, f"{sum(counts.values())} played again")
