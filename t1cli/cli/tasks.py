@@ -26,7 +26,7 @@ def check(
     backend: Annotated[str, typer.Option(help="auto, bubblewrap or process.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> int:
-    """Run every task's oracle and a no-op; exit 1 when a task must not be trained on."""
+    """Run every task solved, untouched and emptied; exit 1 when a task must not be trained on."""
     import asyncio
     import tempfile
 

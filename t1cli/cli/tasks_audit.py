@@ -29,7 +29,8 @@ def audit(  # noqa: PLR0913 - each option of the command line is one parameter
     select: Annotated[int | None, typer.Option(min=1, help="Choose that many, spread over families.")] = None,
     record: Annotated[Path | None, typer.Option(help="The judge's verdicts so far; naming it again goes on.")] = None,
     checked: Annotated[
-        Path | None, typer.Option(help="Record of `t1 tasks check`: what a no-op and the solution really did.")
+        Path | None,
+        typer.Option(help="Record of `t1 tasks check`: what doing nothing, deleting all and the solution really did."),
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Tasks side by side, and so requests to the judge.")] = 4,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,

@@ -1,4 +1,4 @@
-"""Tasks that are really run, in a guarded process: each after its own solution and after nothing, until it is clear."""
+"""Tasks that are really run, in a guarded process: each solved, untouched and emptied, until it is clear."""
 
 from __future__ import annotations
 

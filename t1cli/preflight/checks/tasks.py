@@ -62,7 +62,7 @@ def verifiers(context: Context) -> Saw:
 def ctrf_coverage(context: Context) -> Saw:
     """Share of sampled tasks whose solution leaves a fresh, countable report; sampled until the interval decides.
 
-    Each sampled task is graded after its own solution, which must pass, and after nothing, which must not.
+    Each sampled task is graded after its own solution, which must pass, and untouched and emptied, which must not.
     """
     spec = context.spec
     if spec.reward.kind == "binary":
@@ -103,7 +103,7 @@ def judge_sample(results: Sequence[dict[str, Any]], minimum: float) -> Saw:
     states = Counter(one["state"] for one in results if one["state"] != "ok")
     if states:
         found += f"; the others: {', '.join(f'{count} {state}' for state, count in states.items())}"
-    wanted = f"coverage of at least {minimum:.0%}; solutions pass, doing nothing does not"
+    wanted = f"coverage of at least {minimum:.0%}; solutions pass, doing nothing and deleting all do not"
     bad = [one for one in results if one["problems"]]
     if hits < minimum * len(results):
         missing = next(one["task"] for one in results if one["state"] != "ok")

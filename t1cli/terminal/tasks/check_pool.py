@@ -1,4 +1,4 @@
-"""Checking a whole pool: every task read, its oracle and a no-op really run, with progress on disk for a resume."""
+"""Checking a whole pool: every task read, run solved, untouched and emptied, with progress on disk for a resume."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def check_pool(
 
 
 async def check_task(directory: Path, digest: str, provider: SandboxProvider) -> TaskCheck:
-    """One task: layout, verifier as text, then oracle and no-op for real. Never raises for a bad task."""
+    """One task: layout, verifier as text, then really run. Never raises for a bad task."""
     try:
         task = load_task(directory)
     except BadInput as error:
@@ -171,6 +171,7 @@ _KINDS = (
     ("CTRF report is disagree", "ctrf-disagrees"),
     ("expected", "test-count"),
     ("doing nothing", "no-op-full"),
+    ("empty working directory", "empty-full"),
 )
 
 
@@ -180,7 +181,7 @@ def _classified(message: str) -> Problem:
 
 
 def _seconds(result: VetResult) -> float:
-    return max((verdict.seconds for verdict in (result.oracle, result.no_op) if verdict), default=0.0)
+    return max((verdict.seconds for verdict in (result.oracle, result.no_op, result.emptied) if verdict), default=0.0)
 
 
 def read_record(record: Path) -> dict[str, TaskCheck]:

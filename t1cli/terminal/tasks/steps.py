@@ -127,8 +127,11 @@ def _move(draw: Draw) -> Step:
 
 def _delete(draw: Draw) -> Step:
     file = draw.file()
-    check = Check("deleted", (f"is_absent({file!r})",))
-    return Step(draw.sentence(PATTERNS["delete"], file=file), f"rm {file}", (check,), {file: f"{draw.text()}\n"})
+    sentence, content = draw.sentence(PATTERNS["delete"], file=file), f"{draw.text()}\n"
+    # A file beside it must stay, or deleting everything would be a solution.
+    beside = file.replace(".txt", ".csv")
+    check = Check("deleted", (f"is_absent({file!r})", f"text({beside!r}) == {content!r}"))
+    return Step(sentence, f"rm {file}", (check,), {file: content, beside: content})
 
 
 def _append(draw: Draw) -> Step:

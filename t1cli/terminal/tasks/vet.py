@@ -1,4 +1,4 @@
-"""Vetting a task by really running it: its oracle must pass every test, doing nothing must not."""
+"""Vetting a task by really running it: its oracle must pass every test; doing nothing, or deleting all, must not."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from t1cli.terminal.rewards.failure import VerifierError
 from t1cli.terminal.rewards.verdict import Verdict
 from t1cli.terminal.rewards.verifier import grade
-from t1cli.terminal.sandbox.sandbox import SandboxError, SandboxProvider
+from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError, SandboxProvider
 from t1cli.terminal.tasks.task import Task
 
 _SOLVE_SECONDS = 120.0
 
+Start = Literal["oracle", "no-op", "empty"]
+
 
 @dataclass(frozen=True)
 class VetResult:
-    """What two runs of a task showed."""
+    """What the runs of a task showed."""
 
     task: str
     oracle: Verdict | None
     """After the task's own solution; None when it could not be graded."""
     no_op: Verdict | None
     """After doing nothing."""
+    emptied: Verdict | None = None
+    """In an empty working directory; the no-op's verdict where the task brings no files. None: nothing was scored."""
     problems: tuple[str, ...] = ()
     """Why the task must not be trained on; empty when it may."""
 
@@ -42,13 +47,17 @@ class VetResult:
 
 
 async def vet(task: Task, provider: SandboxProvider) -> VetResult:
-    """Grade the task after its solution and after nothing, each in a sandbox of its own; a bad task never raises."""
-    oracle, oracle_problem = await _run(task, provider, solve=True)
-    no_op, no_op_problem = await _run(task, provider, solve=False)
+    """Grade the task after its solution, after nothing and without its files, each in a sandbox of its own.
+
+    A bad task never raises.
+    """
+    oracle, oracle_problem = await _run(task, provider, "oracle")
+    no_op, no_op_problem = await _run(task, provider, "no-op")
     problems = [problem for problem in (oracle_problem, no_op_problem) if problem]
     problems += _oracle_problems(task, oracle) if oracle else []
-    problems += _no_op_problems(no_op) if no_op else []
-    return VetResult(task.name, oracle, no_op, tuple(problems))
+    problems += _full_score(no_op, "no-op: doing nothing") if no_op else []
+    emptied, empty_problems = await _vet_emptied(task, provider, no_op)
+    return VetResult(task.name, oracle, no_op, emptied, (*problems, *empty_problems))
 
 
 async def vet_all(
@@ -64,28 +73,53 @@ async def vet_all(
     return tuple(await asyncio.gather(*(one(task) for task in tasks)))
 
 
-async def _run(task: Task, provider: SandboxProvider, *, solve: bool) -> tuple[Verdict | None, str]:
-    who = "oracle" if solve else "no-op"
+async def _vet_emptied(
+    task: Task, provider: SandboxProvider, no_op: Verdict | None
+) -> tuple[Verdict | None, list[str]]:
+    """An agent that deletes everything must not score in full."""
+    if task.environment is None:
+        # A sandbox starts empty: the no-op has shown it, and has said what is wrong.
+        return no_op, []
+    emptied, problem = await _run(task, provider, "empty")
+    if emptied is None:
+        return None, [problem] if problem else []
+    return emptied, _full_score(emptied, "empty: an empty working directory")
+
+
+async def _run(task: Task, provider: SandboxProvider, start: Start) -> tuple[Verdict | None, str]:
     # A task's name may be as long as a sandbox's; the random end keeps two runs of one task apart.
-    name = f"vet-{who}-{task.name[:80]}-{secrets.token_hex(4)}"
+    name = f"vet-{start}-{task.name[:80]}-{secrets.token_hex(4)}"
     try:
         sandbox = await provider.create(name, owner="vet")
     except SandboxError as error:
-        return None, f"{who}: no sandbox: {error}"
+        return None, f"{start}: no sandbox: {error}"
     try:
+        if failure := await _prepare(task, sandbox, start):
+            return None, failure
         with tempfile.TemporaryDirectory(prefix="t1-vet-") as scratch:
-            if task.environment is not None:
-                await sandbox.put_directory(task.environment, "/work", read_only=False)
-            if solve:
-                await sandbox.put_directory(task.solution, "/solution", read_only=True)
-                solved = await sandbox.exec('sh "${T1_ROOT:-}/solution/solve.sh"', timeout_seconds=_SOLVE_SECONDS)
-                if solved.exit_code != 0:
-                    return None, f"oracle: solve.sh ended with {solved.exit_code}: {solved.output.strip()[-200:]}"
             return await grade(task, sandbox, trial_dir=Path(scratch) / "trial"), ""
-    except (SandboxError, VerifierError) as error:
-        return None, f"{who}: {error}"
+    except VerifierError as error:
+        # Tests that break where all files are gone have scored nothing, which is what is asked of them.
+        return None, "" if start == "empty" else f"{start}: {error}"
+    except SandboxError as error:
+        return None, f"{start}: {error}"
     finally:
         await sandbox.close()
+
+
+async def _prepare(task: Task, sandbox: Sandbox, start: Start) -> str:
+    """Bring the sandbox to where grading starts; what went wrong, or an empty text. Raises SandboxError."""
+    if task.environment is not None and start != "empty":
+        await sandbox.put_directory(task.environment, "/work", read_only=False)
+    if start != "oracle":
+        return ""
+    await sandbox.put_directory(task.solution, "/solution", read_only=True)
+    solved = await sandbox.exec('sh "${T1_ROOT:-}/solution/solve.sh"', timeout_seconds=_SOLVE_SECONDS)
+    return (
+        ""
+        if solved.exit_code == 0
+        else f"oracle: solve.sh ended with {solved.exit_code}: {solved.output.strip()[-200:]}"
+    )
 
 
 def _oracle_problems(task: Task, oracle: Verdict) -> list[str]:
@@ -99,9 +133,9 @@ def _oracle_problems(task: Task, oracle: Verdict) -> list[str]:
     return problems
 
 
-def _no_op_problems(no_op: Verdict) -> list[str]:
-    if no_op.solved:
-        return ["no-op: doing nothing solves it"]
-    if no_op.ctrf == "ok" and no_op.passed == no_op.total:
-        return ["no-op: doing nothing passes every test"]
+def _full_score(verdict: Verdict, what: str) -> list[str]:
+    if verdict.solved:
+        return [f"{what} solves it"]
+    if verdict.ctrf == "ok" and verdict.passed == verdict.total:
+        return [f"{what} passes every test"]
     return []

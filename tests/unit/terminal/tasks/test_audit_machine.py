@@ -319,6 +319,8 @@ def test_what_a_check_saw_by_running_counts(tmp_path: Path) -> None:
     assert free.rejections == ("verifier_too_weak",) and free.reasons == (
         "no-op-passes: no-op: doing nothing solves it",
     )
+    emptied = audited(tmp_path, check_of(task, Problem("empty-full", "empty: solves it"))).tasks[0]
+    assert emptied.rejections == ("verifier_too_weak",) and emptied.reasons == ("empty-passes: empty: solves it",)
     fails = audited(tmp_path, check_of(task, Problem("oracle-fails", "oracle: not solved"))).tasks[0]
     assert fails.broken == ("oracle: not solved",) and not fails.rejections
     half = audited(tmp_path, check_of(task, no_op_passed=1))

@@ -36,6 +36,14 @@ def logs(line: str) -> str:
     return f'{line} > "${{T1_ROOT:-}}/logs/verifier/'
 
 
+def asks_for_no_file(task: Path) -> None:
+    (task / "environment/files").mkdir(parents=True, exist_ok=True)
+    (task / "environment/files/old.txt").write_text("old\n")
+    (task / "solution/solve.sh").write_text("#!/bin/sh\nrm old.txt\n")
+    gone = "not os.path.exists(os.environ.get('T1_ROOT', '') + '/work/old.txt')"
+    (task / "tests/test_outputs.py").write_text(f"import os\ndef test_a(): assert {gone}\n")
+
+
 # What is broken -> the kind that the check must name, and how it is broken.
 BROKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
     "no-test-script": ("layout", lambda task: (task / "tests" / "test.sh").unlink()),
@@ -46,6 +54,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
     "wrong-solution": ("oracle-fails", edit("solution/solve.sh", lambda _: "#!/bin/sh\ntrue\n")),
     "failing-solution": ("oracle-fails", edit("solution/solve.sh", lambda _: "#!/bin/sh\nexit 3\n")),
     "too-easy": ("no-op-full", edit("tests/test_outputs.py", lambda _: "def test_a(): pass\n")),
+    "deleting-all": ("empty-full", asks_for_no_file),
     "no-report": (
         "ctrf-missing",
         own_script('test -e "${T1_ROOT:-}/solution"', logs("echo $((1 - $?))") + 'reward.txt"'),

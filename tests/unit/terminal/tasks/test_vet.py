@@ -18,7 +18,7 @@ from t1cli.terminal.tasks.vet import VetResult, vet, vet_all
 POOL = Path(__file__).parents[4] / "experiments" / "quickstart" / "tasks"
 
 
-def test_the_oracle_passes_every_check_of_every_shipped_task_and_a_no_op_does_not(tmp_path: Path) -> None:
+def test_the_oracle_passes_every_check_of_every_shipped_task_and_nothing_else_does(tmp_path: Path) -> None:
     tasks = load_pool(POOL)
     assert len(tasks) >= 60
 
@@ -35,6 +35,7 @@ def test_the_oracle_passes_every_check_of_every_shipped_task_and_a_no_op_does_no
         assert result.has_ctrf and result.oracle is not None and result.no_op is not None
         assert result.oracle.passed == result.oracle.total == task.expected_tests
         assert result.no_op.passed < result.oracle.passed
+        assert result.emptied is not None and result.emptied.passed < result.oracle.passed
 
 
 def no_solution(path: Path) -> None:
@@ -53,6 +54,15 @@ def broken_import(path: Path) -> None:
     (path / "tests" / "test_outputs.py").write_text("import nothing_of_that_name\n")
 
 
+def asks_for_no_file(path: Path) -> None:
+    """What the agent is to delete is all that is looked at: right after deleting everything, too."""
+    (path / "environment/files").mkdir(parents=True, exist_ok=True)
+    (path / "environment/files/old.txt").write_text("old\n")
+    (path / "solution/solve.sh").write_text("#!/bin/sh\nrm old.txt\n")
+    gone = "not os.path.exists(os.environ.get('T1_ROOT', '') + '/work/old.txt')"
+    (path / "tests/test_outputs.py").write_text(f"import os\ndef test_gone(): assert {gone}\n")
+
+
 def no_report(path: Path) -> None:
     logs = "${T1_ROOT:-}/logs/verifier"
     (path / "tests" / "test.sh").write_text(f'#!/bin/sh\ntest -s ../work/*.txt; echo 1 > "{logs}/reward.txt"\n')
@@ -65,6 +75,7 @@ def no_report(path: Path) -> None:
         (failing_solution, ("oracle: solve.sh ended with 4: because",)),
         (checks_nothing, ("no-op: doing nothing solves it",)),
         (broken_import, ("oracle: reward_missing", "no-op: reward_missing")),
+        (asks_for_no_file, ("empty: an empty working directory solves it",)),
         (no_report, ("oracle: the CTRF report is missing", "no-op: doing nothing solves it")),
     ],
 )
@@ -83,5 +94,6 @@ def test_a_broken_task_is_named_and_never_raises(
 
     result = asyncio.run(whole())
     assert not result.ok
+    assert len(result.problems) == len(messages)
     for message in messages:
         assert any(message in problem for problem in result.problems), result.problems

@@ -27,3 +27,4 @@ def is_absent(name):
 
 def test_step_1_deleted():
     assert is_absent('bronze_delta.txt')
+    assert text('bronze_delta.csv') == 'olive\n'

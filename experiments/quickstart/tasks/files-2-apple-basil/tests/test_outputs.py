@@ -32,3 +32,4 @@ def test_step_1_copied():
 
 def test_step_2_deleted():
     assert is_absent('copper_coast.txt')
+    assert text('copper_coast.csv') == 'iris lagoon\n'

@@ -32,3 +32,4 @@ def test_step_1_copied():
 
 def test_step_2_deleted():
     assert is_absent('quartz_cactus.txt')
+    assert text('quartz_cactus.csv') == 'apple oasis\n'

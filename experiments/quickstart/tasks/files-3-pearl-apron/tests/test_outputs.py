@@ -35,7 +35,9 @@ def test_step_1_source_gone():
 
 def test_step_2_deleted():
     assert is_absent('barley_brook.txt')
+    assert text('barley_brook.csv') == 'maple hazel\n'
 
 
 def test_step_3_deleted():
     assert is_absent('cabin_moss.txt')
+    assert text('cabin_moss.csv') == 'opal flame\n'

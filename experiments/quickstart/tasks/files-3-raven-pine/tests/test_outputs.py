@@ -35,7 +35,9 @@ def test_step_1_source_gone():
 
 def test_step_2_deleted():
     assert is_absent('raven_apron.txt')
+    assert text('raven_apron.csv') == 'bamboo crane\n'
 
 
 def test_step_3_deleted():
     assert is_absent('candle_iris.txt')
+    assert text('candle_iris.csv') == 'apple\n'
