@@ -33,6 +33,8 @@ def command(
     logged = read_metrics(found.metrics_jsonl)
     names = {name for row in logged for name in row.values if name.startswith("terminal/")}
     block = saved_spec(found).get("rollout")
+    if engine:
+        _require_unscaled(block, str(found.path))
     audit = audit_run(
         files,
         metrics={name: series(logged, name) for name in names},
@@ -46,3 +48,15 @@ def command(
     else:
         print_audit(f"{found.name}/attempt_{found.attempt}", audit)
     return ExitCode.NO if audit.faults else ExitCode.YES
+
+
+def _require_unscaled(rollout: object, where: str) -> None:
+    """Raises BadInput for rows whose log-probs are those of a scaled distribution."""
+    temperature = rollout.get("temperature", 1.0) if isinstance(rollout, dict) else 1.0
+    if temperature != 1.0:
+        raise BadInput(
+            f"the run sampled at temperature {temperature}, and engines score prompts at 1: log-probs would differ by "
+            "that too",
+            where=where,
+            hint="leave --engine out",
+        )

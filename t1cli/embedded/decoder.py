@@ -96,17 +96,18 @@ class Decoder:
                 raise RuntimeError("the cache was flushed under a running request")
             slot.tokens.clear()
 
-    def acquire(self, prompt: Sequence[int]) -> tuple[Slot, int] | None:
+    def acquire(self, prompt: Sequence[int], *, most_cached: int | None = None) -> tuple[Slot, int] | None:
         """The free slot that shares the longest prefix with `prompt`, cut to that prefix; None when all are busy.
 
-        At least the prompt's last token is left to compute, since its logits are what sampling starts from.
+        At least the prompt's last token is left to compute, since its logits are what sampling starts from, and
+        everything after the first `most_cached` ones.
         """
         free = [slot for slot in self.slots if not slot.busy]
         if not free:
             return None
         shared = {slot.index: _common_prefix(slot.tokens, prompt) for slot in free}
         best = max(free, key=lambda slot: (shared[slot.index], -len(slot.tokens), -slot.last_used))
-        cached = min(shared[best.index], len(prompt) - 1)
+        cached = min(shared[best.index], len(prompt) - 1 if most_cached is None else most_cached)
         del best.tokens[cached:]
         best.busy = True
         return best, cached

@@ -59,12 +59,19 @@ def parse_generate(body: Any) -> GenerateBody:
     rows = prompts if batched else [prompts]
     rids = _per_row(body.get("rid"), len(rows), batched=batched, name="rid")
     params = _per_row(body.get("sampling_params"), len(rows), batched=batched, name="sampling_params")
-    routed = _flag(body, "return_routed_experts")
+    starts = _per_row(body.get("logprob_start_len"), len(rows), batched=batched, name="logprob_start_len")
+    routed, return_logprob = _flag(body, "return_routed_experts"), _flag(body, "return_logprob")
     requests = tuple(
-        GenerateRequest(_rid(rid), _ids(row, "input_ids"), parse_sampling(param or {}), routed)
-        for row, rid, param in zip(rows, rids, params, strict=True)
+        GenerateRequest(
+            _rid(rid),
+            ids := _ids(row, "input_ids"),
+            parse_sampling(param or {}),
+            routed,
+            _score_from(start, len(ids)) if return_logprob else None,
+        )
+        for row, rid, param, start in zip(rows, rids, params, starts, strict=True)
     )
-    return GenerateBody(requests, batched, _flag(body, "return_logprob"))
+    return GenerateBody(requests, batched, return_logprob)
 
 
 def parse_sampling(params: Any) -> SamplingParams:
@@ -84,7 +91,7 @@ def parse_sampling(params: Any) -> SamplingParams:
     stop = params.get("stop_token_ids")
     return SamplingParams(
         max_new_tokens=int(
-            _number(params, "max_new_tokens", default=DEFAULT_NEW_TOKENS, low=1, high=2**31, whole=True)
+            _number(params, "max_new_tokens", default=DEFAULT_NEW_TOKENS, low=0, high=2**31, whole=True)
         ),
         temperature=temperature,
         top_p=_number(params, "top_p", default=1.0, low=1e-6, high=1.0),
@@ -106,10 +113,23 @@ def answer(request: GenerateRequest, result: GenerateResult, *, return_logprob: 
     if return_logprob:
         pairs = zip(result.log_probs, result.output_ids, strict=True)
         meta["output_token_logprobs"] = [[log_prob, token, None] for log_prob, token in pairs]
+        meta["input_token_logprobs"] = _prompt_entries(request, result)
     if request.return_routed_experts:
         routed = result.routed_experts
         meta["routed_experts"] = None if routed is None else base64.b64encode(routed.tobytes()).decode("ascii")
     return {"text": tokenizer().decode(result.output_ids), "output_ids": list(result.output_ids), "meta_info": meta}
+
+
+def _prompt_entries(request: GenerateRequest, result: GenerateResult) -> list[list[Any]]:
+    """As SGLang writes them: the first token asked about has no log-prob, whatever comes before it.
+
+    Not asked, it is the prompt's last one, and none at all where nothing is sampled either.
+    """
+    if request.score_from is None and request.params.max_new_tokens == 0:
+        return []
+    start = len(request.input_ids) - 1 if request.score_from is None else request.score_from
+    values = (None, *result.prompt_log_probs)
+    return [[value, token, None] for value, token in zip(values, request.input_ids[start:], strict=False)]
 
 
 def _finish_reason(result: GenerateResult) -> dict[str, Any]:
@@ -128,6 +148,17 @@ def _per_row(value: Any, count: int, *, batched: bool, name: str) -> Sequence[An
     if batched and name == "rid" and value is not None:
         return [f"{value}_{index}" for index in range(count)]
     return [value] * count
+
+
+def _score_from(value: Any, prompt_tokens: int) -> int | None:
+    """SGLang's `logprob_start_len`: -1 asks for no prompt log-probs."""
+    if value is None or value == -1:
+        return None
+    if type(value) is not int or not 0 <= value < prompt_tokens:
+        raise BadRequest(
+            f"`logprob_start_len` must be -1 or from 0 to {prompt_tokens - 1}, the prompt's last token, found {value!r}"
+        )
+    return value
 
 
 def _rid(value: Any) -> str:

@@ -43,6 +43,13 @@ class GenerateRequest:
     input_ids: tuple[int, ...]
     params: SamplingParams
     return_routed_experts: bool = False
+    score_from: int | None = None
+    """Index of a prompt token: the log-probs of those after it are asked for too. None asks for none."""
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it is about the prompt itself, be it beside a reply."""
+        return self.score_from is not None or self.params.max_new_tokens == 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class GenerateResult:
     cached_tokens: int = 0
     routed_experts: npt.NDArray[np.int32] | None = None
     """(prompt + output - 1, L, K); None when not asked for or nothing was computed."""
+    prompt_log_probs: tuple[float, ...] = ()
+    """Of the prompt's tokens after `score_from`, at temperature 1."""
 
 
 class RequestRefused(Exception):
@@ -75,6 +84,7 @@ class _Running:
     random: np.random.Generator
     output_ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    prompt_log_probs: tuple[float, ...] = ()
 
 
 @dataclass
@@ -230,7 +240,7 @@ class InferenceEngine:
                     admitted = self._admit()
                     decoding = [] if self._pause == "all" else [r for r in self._running if r not in admitted]
                 if admitted:
-                    self._advance(admitted, self._prefill(admitted))
+                    self._start(admitted)
                 if decoding:
                     self._advance(decoding, self._decode(decoding))
                 time.sleep(max(0.0, began + self._step_seconds - time.monotonic()))
@@ -252,7 +262,7 @@ class InferenceEngine:
             request, future = self._waiting[0]
             if admitted and len(request.input_ids) > budget:
                 break
-            place = self._decoder.acquire(request.input_ids)
+            place = self._decoder.acquire(request.input_ids, most_cached=_most_cached(request))
             if place is None:
                 break
             self._waiting.popleft()
@@ -263,9 +273,29 @@ class InferenceEngine:
         self._running.extend(admitted)
         return admitted
 
-    def _prefill(self, admitted: list[_Running]) -> Tensor:
-        rest = [r.request.input_ids[r.cached_tokens :] for r in admitted]
-        return self._decoder.prefill([r.slot for r in admitted], rest)
+    def _start(self, admitted: list[_Running]) -> None:
+        """Compute the prompts and sample the first tokens; those that are scored go apart from the others."""
+        scored = [r for r in admitted if r.request.is_scored]
+        plain = [r for r in admitted if not r.request.is_scored]
+        if plain:
+            rest = [r.request.input_ids[r.cached_tokens :] for r in plain]
+            self._advance(plain, self._decoder.prefill([r.slot for r in plain], rest))
+        for running in scored:
+            logits = self._score(running)
+            if running.request.params.max_new_tokens:
+                self._advance([running], logits)
+            else:
+                self._finish(running, "length")
+
+    def _score(self, running: _Running) -> Tensor:
+        """Logits (1, V) after the prompt, whose own log-probs are kept."""
+        ids = running.request.input_ids
+        score_from = len(ids) - 1 if running.request.score_from is None else running.request.score_from
+        logits = self._decoder.prefill([running.slot], [ids[running.cached_tokens :]], every=True)
+        # The logits after token i score token i + 1; the last ones are for sampling.
+        scoring = logits[score_from - running.cached_tokens : -1].log_softmax(dim=-1)
+        running.prompt_log_probs = tuple(scoring.gather(1, torch.tensor(ids[score_from + 1 :])[:, None])[:, 0].tolist())
+        return logits[-1:]
 
     def _decode(self, running: list[_Running]) -> Tensor:
         return self._decoder.decode([r.slot for r in running], [r.output_ids[-1] for r in running])
@@ -284,6 +314,9 @@ class InferenceEngine:
 
     def _finish(self, running: _Running, finish: Literal["stop", "length", "abort"]) -> None:
         routes = self._decoder.routes(running.slot) if running.request.return_routed_experts else None
+        if routes is not None and not running.output_ids:
+            # A row is what produced the next token's logits; nobody asked for those after the last one.
+            routes = routes[:-1]
         with self._condition:
             self._decoder.release(running.slot)
             self._running.remove(running)
@@ -295,6 +328,7 @@ class InferenceEngine:
             weight_version=self._version,
             cached_tokens=running.cached_tokens,
             routed_experts=routes,
+            prompt_log_probs=running.prompt_log_probs,
         )
         _resolve(running.future, result)
 
@@ -324,8 +358,9 @@ class InferenceEngine:
             raise RequestRefused(f"rid {request.rid!r} is already in use")
         if not request.input_ids:
             raise RequestRefused("input_ids is empty")
-        if self._room(request) < 1:
-            longest = self.settings.max_context - 1
+        least_room = min(1, request.params.max_new_tokens)
+        if self._room(request) < least_room:
+            longest = self.settings.max_context - least_room
             raise RequestRefused(f"input_ids has {len(request.input_ids)} tokens; this engine takes up to {longest}")
         wrong = next((token for token in request.input_ids if not 0 <= token < self.config.vocab_size), None)
         if wrong is not None:
@@ -351,6 +386,11 @@ class InferenceEngine:
         futures = [future for _, future in self._waiting] + [r.future for r in self._running]
         open_ones = [f.set_exception for f in futures if not f.done()]
         return open_ones + [update.done.set_exception for update in self._updates if not update.done.done()]
+
+
+def _most_cached(request: GenerateRequest) -> int | None:
+    """Prompt tokens that may come from the cache, which keeps no logits."""
+    return None if request.score_from is None else min(request.score_from, len(request.input_ids) - 1)
 
 
 def _resolve(future: Future[_T], value: _T) -> None:

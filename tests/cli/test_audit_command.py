@@ -195,3 +195,10 @@ def test_a_live_engine_scores_rows_again(run: Path, engine: str) -> None:
 def test_an_engine_that_is_away_is_no_fault_of_the_rows(run: Path) -> None:
     code, said = audit(run, "--engine", "http://127.0.0.1:1")
     assert code == 3 and "leave --engine out" in said
+
+
+def test_rows_of_another_temperature_are_not_compared_with_an_engines_scores(run: Path, engine: str) -> None:
+    (run / "spec.resolved.yaml").write_text("rollout: {routing_replay: true, temperature: 0.7}\n")
+    code, said = audit(run, "--engine", engine)
+    assert code == 2 and "temperature 0.7" in said and "leave --engine out" in said
+    assert audit(run)[0] == 0

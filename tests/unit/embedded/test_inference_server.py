@@ -166,7 +166,7 @@ def test_the_same_seed_samples_the_same_reply_and_another_seed_another(engine: I
         (b'{"input_ids": [1], "sampling_params": 3}', 400, "sampling_params"),
         (b'{"input_ids": [1], "sampling_params": {"temperature": "hot"}}', 400, "temperature"),
         (b'{"input_ids": [1], "sampling_params": {"temperature": NaN}}', 400, "temperature"),
-        (b'{"input_ids": [1], "sampling_params": {"max_new_tokens": 0}}', 400, "max_new_tokens"),
+        (b'{"input_ids": [1], "sampling_params": {"max_new_tokens": -1}}', 400, "max_new_tokens"),
         (b'{"input_ids": [1], "sampling_params": {"top_p": 0}}', 400, "top_p"),
         (b'{"input_ids": [1], "sampling_params": {"stop": ["x"]}}', 400, "stop"),
         (b'{"input_ids": [1], "sampling_params": {"top_k": 5}}', 400, "top_k"),
