@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,73 +17,9 @@ from t1cli.terminal.tasks.convert import convert_pool
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.static_check import static_problems
 
+from .broken_tasks import BROKEN, break_task, edit
+
 TASKS = Path(__file__).parents[4] / "experiments/quickstart/tasks"
-
-OWN_TEST_SH = '#!/bin/sh\nmkdir -p "${T1_ROOT:-}/logs/verifier"\n'
-REPORT = '{"results": {"summary": {"start": %s}, "tests": [{"name": "a", "status": "passed"}]}}'
-
-
-def edit(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
-    return lambda task: (task / name).write_text(change((task / name).read_text())) and None
-
-
-def own_script(*lines: str) -> Callable[[Path], None]:
-    return edit("tests/test.sh", lambda _: OWN_TEST_SH + "\n".join(lines) + "\n")
-
-
-def logs(line: str) -> str:
-    return f'{line} > "${{T1_ROOT:-}}/logs/verifier/'
-
-
-def asks_for_no_file(task: Path) -> None:
-    (task / "environment/files").mkdir(parents=True, exist_ok=True)
-    (task / "environment/files/old.txt").write_text("old\n")
-    (task / "solution/solve.sh").write_text("#!/bin/sh\nrm old.txt\n")
-    gone = "not os.path.exists(os.environ.get('T1_ROOT', '') + '/work/old.txt')"
-    (task / "tests/test_outputs.py").write_text(f"import os\ndef test_a(): assert {gone}\n")
-
-
-# What is broken -> the kind that the check must name, and how it is broken.
-BROKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "no-test-script": ("layout", lambda task: (task / "tests" / "test.sh").unlink()),
-    "no-toml": ("layout", edit("task.toml", lambda _: "[agent\n")),
-    "empty-instruction": ("layout", edit("instruction.md", lambda _: "\n")),
-    "link-out": ("layout", lambda task: (task / "tests" / "link").symlink_to("/etc/passwd")),
-    "no-solution": ("no-oracle", lambda task: shutil.rmtree(task / "solution")),
-    "wrong-solution": ("oracle-fails", edit("solution/solve.sh", lambda _: "#!/bin/sh\ntrue\n")),
-    "failing-solution": ("oracle-fails", edit("solution/solve.sh", lambda _: "#!/bin/sh\nexit 3\n")),
-    "too-easy": ("no-op-full", edit("tests/test_outputs.py", lambda _: "def test_a(): pass\n")),
-    "deleting-all": ("empty-full", asks_for_no_file),
-    "no-report": (
-        "ctrf-missing",
-        own_script('test -e "${T1_ROOT:-}/solution"', logs("echo $((1 - $?))") + 'reward.txt"'),
-    ),
-    "old-report": (
-        "ctrf-stale",
-        own_script(
-            logs(f"echo '{REPORT % 1000000000}'") + 'ctrf.json"',
-            logs('test -e "${T1_ROOT:-}/solution"; echo $((1 - $?))') + 'reward.txt"',
-        ),
-    ),
-    "collection-error": ("reward-missing", edit("tests/test_outputs.py", lambda text: text + "\nimport nowhere\n")),
-    "empty-report": (
-        "ctrf-empty",
-        own_script(
-            logs('echo \'{"results": {"tests": []}}\'') + 'ctrf.json"',
-            logs('test -e "${T1_ROOT:-}/solution"; echo $((1 - $?))') + 'reward.txt"',
-        ),
-    ),
-    "online": (
-        "verifier-online",
-        edit("tests/test.sh", lambda text: text.replace("code=$?", "code=$?\npip install x", 1)),
-    ),
-    "errexit": ("reward-line", edit("tests/test.sh", lambda text: text.replace("#!/bin/sh", "#!/bin/sh\nset -eu", 1))),
-    "hangs": ("verifier-timeout", own_script("sleep 60", logs("echo 1") + 'reward.txt"')),
-    "wrong-count": (
-        "test-count",
-        edit("task.toml", lambda text: text.replace("expected_tests = ", "expected_tests = 9")),
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +29,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = sorted(entry for entry in TASKS.iterdir() if entry.is_dir())
     for number in range(3):
         shutil.copytree(sources[number], path / f"good-{number}")
-    for name, (_, break_it) in BROKEN.items():
+    for name in BROKEN:
         shutil.copytree(sources[0], path / name)
-        toml = path / name / "task.toml"
-        toml.write_text(toml.read_text().replace("timeout_sec = 60.0", "timeout_sec = 4.0"))
-        break_it(path / name)
+        break_task(path / name, name)
     return path
 
 
