@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from t1cli.slime.arguments.megatron import size, world
 from t1cli.slime.arguments.problem import Rule
+from t1cli.slime.arguments.raises import evaluation_function
 from t1cli.slime.arguments.read import Arguments
+from t1cli.slime.arguments.silent import colocation_overwrites
 
 CHANGED: Final = "T-change"
+FILLED: Final = "T-filled"
+"""Left out, and taken from another argument."""
+_SWITCHED_ON: Final = (
+    "use_distributed_optimizer",
+    "sglang_enable_metrics",
+    "sglang_enable_draft_weights_cpu_backup",
+    "dist_ckpt_save_pre_mcore_014",
+)
+_SWITCHED_ON_LATER: Final = (
+    "use_persistent_ckpt_worker",
+    "ckpt_assume_constant_structure",
+    "ckpt_fully_parallel_load",
+)
+"""By v0.3.1 too."""
 
 
 def _given_and(a: Arguments, dest: str, value: object) -> bool:
@@ -18,6 +35,34 @@ def _given_and(a: Arguments, dest: str, value: object) -> bool:
 def _position_embeddings(a: Arguments) -> bool:
     given, length = a.value("max_position_embeddings"), a.whole("seq_length", 4096)
     return a.has("max_position_embeddings") and given != length
+
+
+def _padded_vocabulary(a: Arguments) -> int:
+    """Megatron's padding of the vocabulary, where it is not given; 0 without one."""
+    unit = max(1, a.whole("make_vocab_size_divisible_by", 128)) * size(a, "tensor_model")
+    return 0 if a.whole("padded_vocab_size") else -(-a.whole("vocab_size") // unit) * unit
+
+
+def _rewrites_the_layout(a: Arguments) -> bool:
+    return a.on("debug_rollout_only") and (a.on("colocate") or world(a) != a.whole("rollout_num_gpus"))
+
+
+def _filled(dest: str, source: str, when: Callable[[Arguments], bool]) -> Rule:
+    flag, other = (f"--{name.replace('_', '-')}" for name in (dest, source))
+    return Rule(
+        FILLED, "notice", flag,
+        lambda a: a.value(dest) is None and when(a),
+        lambda a: f"{flag} is not given and becomes {other} {a.value(source)}", f"give {flag} if it should differ",
+    )  # fmt: skip
+
+
+def _switched_on(dest: str, since: str) -> Rule:
+    flag = "--" + dest.replace("_", "-")
+    return Rule(
+        CHANGED, "notice", flag,
+        lambda a: a.has(dest) and a.table.version >= since,
+        f"slime turns {flag} on itself", "leave it out",
+    )  # fmt: skip
 
 
 def _fresh(a: Arguments) -> bool:
@@ -52,7 +97,9 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         CHANGED, "warning", "--rollout-num-gpus",
-        lambda a: a.on("colocate") and a.has("rollout_num_gpus") and a.whole("rollout_num_gpus") != world(a),
+        lambda a: colocation_overwrites(a)
+        and a.has("rollout_num_gpus")
+        and a.whole("rollout_num_gpus") != world(a),
         lambda a: f"--colocate overwrites --rollout-num-gpus {a.value('rollout_num_gpus')} with {world(a)}",
         "leave --rollout-num-gpus out",
     ),
@@ -85,9 +132,10 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         CHANGED, "warning", "--debug-rollout-only",
-        lambda a: a.on("debug_rollout_only") and a.on("colocate"),
-        "--debug-rollout-only rewrites the trainer's layout and turns colocation and both offloads off",
-        "leave --colocate out",
+        _rewrites_the_layout,
+        "--debug-rollout-only rewrites the trainer's layout and turns colocation, both offloads and the memory margin "
+        "off",
+        "leave --colocate out, and give the trainer as many GPUs as the engines",
     ),
     Rule(
         CHANGED, "warning", "--eval-prompt-data",
@@ -120,13 +168,41 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda a: a.has("load_debug_rollout_data") and not a.on("debug_train_only"),
         "--load-debug-rollout-data implies --debug-train-only: no engine starts", "nothing to do",
     ),
-    *(
-        Rule(
-            CHANGED, "notice", "--" + dest.replace("_", "-"),
-            lambda a, dest=dest: a.has(dest),  # type: ignore[misc]
-            f"slime turns --{dest.replace('_', '-')} on itself", "leave it out",
-        )
-        for dest in ("use_distributed_optimizer", "sglang_enable_metrics", "sglang_enable_draft_weights_cpu_backup")
+    *(_switched_on(dest, "0.3.0") for dest in _SWITCHED_ON),
+    *(_switched_on(dest, "0.3.1") for dest in _SWITCHED_ON_LATER),
+    Rule(
+        CHANGED, "notice", "--balance-data",
+        lambda a: a.on("balance_by_flops") and not a.on("balance_data"),
+        "--balance-by-flops turns --balance-data on", "add --balance-data",
+    ),
+    Rule(
+        CHANGED, "warning", "--release-train",
+        lambda a: a.on("release_train")
+        and a.on("colocate")
+        and (_given_and(a, "offload_train", True) or _given_and(a, "offload_rollout", False)),
+        "--release-train with --colocate turns --offload-train off and --offload-rollout on, whatever was given",
+        "leave both out",
+    ),
+    Rule(
+        CHANGED, "warning", "--save-interval",
+        lambda a: a.on("release_train") and a.has("save_interval") and a.whole("save_interval") != 1,
+        "--release-train saves after every rollout, whatever --save-interval says", "--save-interval 1",
+    ),
+    _filled("eps_clip_high", "eps_clip", lambda a: a.has("eps_clip")),
+    _filled("eval_reward_key", "reward_key", lambda a: bool(a.text("reward_key")) and bool(evaluation_function(a))),
+    _filled(
+        "eval_function_path", "rollout_function_path",
+        lambda a: a.has("rollout_function_path") and bool(evaluation_function(a)),
+    ),
+    _filled(
+        "over_sampling_batch_size", "rollout_batch_size", lambda a: bool(a.text("dynamic_sampling_filter_path")),
+    ),
+    Rule(
+        FILLED, "notice", "--padded-vocab-size",
+        lambda a: a.whole("vocab_size") > 0 and _padded_vocabulary(a) not in (0, a.whole("vocab_size")),
+        lambda a: f"--vocab-size {a.value('vocab_size')} is padded to {_padded_vocabulary(a)}, a multiple that tensor "
+        "parallelism can split",
+        "nothing to do",
     ),
     Rule(
         CHANGED, "warning", "--fp16",

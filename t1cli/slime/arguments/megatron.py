@@ -50,6 +50,15 @@ def _groups_do_not_split(a: Arguments) -> bool:
     return a.on("group_query_attention") and groups > 0 and groups % tp != 0 and tp % groups != 0
 
 
+def _decay_iterations(a: Arguments) -> int:
+    """Length of the learning-rate schedule in optimizer steps; 0 where the data decides it."""
+    given, batch = a.whole("lr_decay_iters"), a.whole("global_batch_size")
+    steps = a.whole("num_steps_per_rollout")
+    samples = a.whole("rollout_batch_size") * a.whole("n_samples_per_prompt", 1)
+    batch = samples // steps if steps else batch
+    return given or (a.whole("num_rollout") * samples // batch if batch else 0)
+
+
 def _virtual(a: Arguments) -> bool:
     names = ("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank")
     return any(a.whole(name) > 1 or a.has(name) for name in names)
@@ -80,6 +89,12 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda a: a.whole("num_experts") % size(a, "expert_model") != 0,
         lambda a: f"{a.value('num_experts')} experts over {size(a, 'expert_model')} expert-parallel ranks",
         "a divisor of the experts",
+    ),
+    Rule(
+        "T-experts", "error", "--sequence-parallel",
+        lambda a: a.whole("num_experts") > 0 and size(a, "tensor_model") > 1 and not a.on("sequence_parallel"),
+        "experts under tensor parallelism without --sequence-parallel: every MoE layer raises while it trains",
+        "add --sequence-parallel",
     ),
     Rule(
         "T-heads", "error", "--tensor-model-parallel-size",
@@ -148,6 +163,13 @@ RULES: Final[tuple[Rule, ...]] = (
         "T-lr", "error", "--lr-warmup-fraction",
         lambda a: a.value("lr_warmup_fraction") is not None and a.whole("lr_warmup_iters") > 0,
         "--lr-warmup-fraction with --lr-warmup-iters", "keep one of them",
+    ),
+    Rule(
+        "T-lr", "error", "--lr-warmup-iters",
+        lambda a: 0 < _decay_iterations(a) <= a.whole("lr_warmup_iters"),
+        lambda a: f"{a.value('lr_warmup_iters')} warm-up iterations of a schedule of {_decay_iterations(a)}: the "
+        "scheduler asserts that the warm-up is shorter",
+        "fewer --lr-warmup-iters, or more --lr-decay-iters",
     ),
     Rule(
         "T-offload", "error", "--optimizer-cpu-offload",

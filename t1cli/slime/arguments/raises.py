@@ -7,6 +7,11 @@ from typing import Final
 from t1cli.slime.arguments.problem import Rule
 from t1cli.slime.arguments.read import Arguments
 
+FULLY_ASYNC_FUNCTION: Final = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
+STOCK_FUNCTION: Final = "slime.rollout.sglang_rollout.generate_rollout"
+ON_GLOBAL_DATA: Final = frozenset({FULLY_ASYNC_FUNCTION, STOCK_FUNCTION, "slime.rollout.sft_rollout.generate_rollout"})
+"""slime's own rollout functions, which assert the global dataset."""
+
 
 def samples_per_rollout(a: Arguments) -> int:
     """Samples of one rollout; 0 when the batch is not given."""
@@ -44,6 +49,28 @@ def _odd_eval_pairs(a: Arguments) -> bool:
 
 def _releases(a: Arguments) -> bool:
     return a.on("release_train")
+
+
+def external_engines(a: Arguments) -> bool:
+    """Whether engines run already: v0.3.0 has a switch for it, later ones go by the list of addresses."""
+    if a.table.by_dest("rollout_external") is not None:
+        return a.on("rollout_external")
+    return bool(a.many("rollout_external_engine_addrs"))
+
+
+def evaluation_function(a: Arguments) -> str:
+    """What evaluates; empty without evaluation."""
+    return (a.text("eval_function_path") or a.text("rollout_function_path")) if _evaluates(a) else ""
+
+
+def _without_its_data(a: Arguments) -> bool:
+    functions = {a.text("rollout_function_path"), evaluation_function(a)}
+    return a.has("rollout_global_dataset") and not a.on("rollout_global_dataset") and bool(functions & ON_GLOBAL_DATA)
+
+
+def _engine_cuts_a_node(a: Arguments) -> bool:
+    per_engine, per_node = a.whole("rollout_num_gpus_per_engine", 1), max(1, a.whole("num_gpus_per_node", 8))
+    return not trains_only(a) and per_engine > per_node and per_engine % per_node != 0
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -132,6 +159,17 @@ RULES: Final[tuple[Rule, ...]] = (
         "--qkv-format bshd cannot pack, so it excludes --use-dynamic-batch-size", "--micro-batch-size instead",
     ),
     Rule(
+        "T-pack", "error", "--balance-by-flops",
+        lambda a: a.on("balance_by_flops") and not a.on("use_dynamic_batch_size"),
+        "--balance-by-flops needs --use-dynamic-batch-size", "add --use-dynamic-batch-size and --max-tokens-per-gpu",
+    ),
+    Rule(
+        "T-adam", "error", "--use-stateless-adam",
+        lambda a: a.on("use_stateless_adam") and (a.text("optimizer") != "adam" or not a.on("no_save_optim")),
+        "--use-stateless-adam needs --optimizer adam and --no-save-optim: it keeps no moments that could be saved",
+        "add --no-save-optim",
+    ),
+    Rule(
         "T-debug", "error", "--debug-rollout-only",
         lambda a: a.on("debug_rollout_only") and trains_only(a),
         "--debug-rollout-only with --debug-train-only (which --load-debug-rollout-data implies)", "keep one of them",
@@ -174,6 +212,12 @@ RULES: Final[tuple[Rule, ...]] = (
         and a.has("rollout_global_dataset")
         and not a.on("rollout_global_dataset"),
         "--num-epoch needs the global dataset that --disable-rollout-global-dataset turns off", "give --num-rollout",
+    ),
+    Rule(
+        "T-data", "error", "--disable-rollout-global-dataset",
+        _without_its_data,
+        "slime's own rollout and evaluation assert the global dataset that --disable-rollout-global-dataset turns off",
+        "leave it out, or name a rollout function with data of its own",
     ),
     Rule(
         "T-mtp", "error", "--mtp-num-layers",
@@ -247,10 +291,17 @@ RULES: Final[tuple[Rule, ...]] = (
         "--sglang-config with --prefill-num-servers", "put the prefill group into the file",
     ),
     Rule(
-        "T-groups", "error", "--rollout-external",
-        lambda a: a.on("rollout_external")
+        "T-groups", "error", "--rollout-external-engine-addrs",
+        lambda a: external_engines(a)
         and (bool(a.text("sglang_config")) or a.value("prefill_num_servers") is not None),
-        "--rollout-external with engines that slime should start itself", "leave one of them out",
+        "external engines beside engines that slime should start itself", "leave one of them out",
+    ),
+    Rule(
+        "T-gpus", "error", "--rollout-num-gpus-per-engine",
+        _engine_cuts_a_node,
+        lambda a: f"an engine of {a.value('rollout_num_gpus_per_engine')} GPUs is not made of whole nodes of "
+        f"{a.value('num_gpus_per_node')} (--num-gpus-per-node): its placement does not fit",
+        "a multiple of the GPUs per node",
     ),
     Rule(
         "T-async", "error", "--colocate",

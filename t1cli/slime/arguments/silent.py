@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from t1cli.slime.arguments.megatron import model_parallel, size, world
 from t1cli.slime.arguments.problem import Rule
-from t1cli.slime.arguments.raises import samples_per_rollout, trains_only
+from t1cli.slime.arguments.raises import (
+    FULLY_ASYNC_FUNCTION,
+    STOCK_FUNCTION,
+    evaluation_function,
+    external_engines,
+    samples_per_rollout,
+    trains_only,
+)
 from t1cli.slime.arguments.read import Arguments
 
 NO_EFFECT: Final = "T-noop"
-FULLY_ASYNC_FUNCTION: Final = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
-STOCK_FUNCTION: Final = "slime.rollout.sglang_rollout.generate_rollout"
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 
 
@@ -46,24 +52,59 @@ def _static_batch_does_not_split(a: Arguments) -> bool:
     return not a.on("use_dynamic_batch_size") and unit > 0 and global_batch(a) % unit != 0
 
 
+def colocation_overwrites(a: Arguments) -> bool:
+    """Whether `--colocate` replaces a `--rollout-num-gpus` that was given; v0.3.1 lets it stand."""
+    return a.on("colocate") and a.table.version == "0.3.0"
+
+
+def engine_gpus(a: Arguments) -> int:
+    """GPUs of all engines; 0 where nothing says how many."""
+    if a.on("colocate") and (colocation_overwrites(a) or a.value("rollout_num_gpus") is None):
+        return world(a)
+    return a.whole("rollout_num_gpus")
+
+
 def _engines_share_gpus(a: Arguments) -> bool:
     per_engine = max(1, a.whole("rollout_num_gpus_per_engine", 1))
-    gpus = world(a) if a.on("colocate") else a.whole("rollout_num_gpus")
-    return not trains_only(a) and gpus > 0 and gpus % per_engine != 0 and not a.text("sglang_config")
+    gpus = engine_gpus(a)
+    return (
+        not trains_only(a)
+        and not external_engines(a)
+        and gpus > 0
+        and gpus % per_engine != 0
+        and not a.text("sglang_config")
+    )
 
 
 def _evaluates_with_fully_async(a: Arguments) -> bool:
-    function = a.text("eval_function_path") or a.text("rollout_function_path")
-    return a.value("eval_interval") is not None and function.endswith("generate_rollout_fully_async")
+    return evaluation_function(a).endswith("generate_rollout_fully_async")
+
+
+def odd_paths(a: Arguments) -> tuple[str, ...]:
+    """Arguments whose function could not be loaded: slime splits `module.name` at the last dot and knows no colon."""
+    found = []
+    for given in a.given:
+        dest = given.argument.dest if given.argument is not None else ""
+        names_a_function = dest.endswith("_path") and given.argument is not None and given.argument.origin == "slime"
+        if names_a_function and dest not in _FILES:
+            found += [given.flag for value in given.values if "<" not in value and not _DOTTED.fullmatch(value)]
+    return tuple(dict.fromkeys(found))
+
+
+_FILES: Final = ("custom_config_path", "megatron_config_path")
+_DOTTED: Final = re.compile(r"[^\s:/.]+(\.[^\s:/.]+)+")
 
 
 def _without(dest: str, *needs: str) -> Rule:
-    """An argument that does nothing unless one of the named switches is on."""
+    """An argument that does nothing unless one of the named switches is on; none of a version without them."""
     flag = "--" + dest.replace("_", "-")
     switches = " or ".join("--" + need.replace("_", "-") for need in needs)
     return Rule(
         NO_EFFECT, "warning", flag,
-        lambda a: a.has(dest) and a.value(dest) not in (0, None, False) and not any(a.on(need) for need in needs),
+        lambda a: a.has(dest)
+        and a.value(dest) not in (0, None, False)
+        and any(a.table.by_dest(need) is not None for need in needs)
+        and not any(a.on(need) for need in needs),
         f"{flag} has no effect without {switches}", f"add {switches}, or leave it out",
     )  # fmt: skip
 
@@ -98,7 +139,10 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "T-gpus", "error", "--rollout-num-gpus",
-        lambda a: a.value("rollout_num_gpus") is None and not a.on("colocate") and not trains_only(a),
+        lambda a: a.value("rollout_num_gpus") is None
+        and not a.on("colocate")
+        and not trains_only(a)
+        and not (external_engines(a) and a.table.version != "0.3.0"),
         "--rollout-num-gpus is not given and nothing is colocated: a TypeError when GPUs are summed",
         "give --rollout-num-gpus, or --colocate",
     ),
@@ -159,6 +203,19 @@ RULES: Final[tuple[Rule, ...]] = (
         f"--eval-function-path {STOCK_FUNCTION}",
     ),
     Rule(
+        "T-path", "error", "--rollout-function-path",
+        lambda a: bool(odd_paths(a)),
+        lambda a: f"{', '.join(odd_paths(a))}: a function is named as module.function, with dots alone; slime loads it "
+        "late, in the process that needs it",
+        "dots instead of slashes and colons, without .py",
+    ),
+    Rule(
+        "T-clip", "warning", "--eps-clip",
+        lambda a: a.text("advantage_estimator") == "cispo" and a.number("eps_clip") < 1,
+        lambda a: f"CISPO is meant to clip on one side alone; --eps-clip {a.value('eps_clip')} keeps the lower bound",
+        "--eps-clip 1.0, and --eps-clip-high for the upper one",
+    ),
+    Rule(
         "T-wandb", "error", "--wandb-group",
         lambda a: a.on("use_wandb") and not a.text("wandb_group") and not a.on("disable_wandb_random_suffix"),
         "--use-wandb without --wandb-group: a TypeError at the start", "give --wandb-group",
@@ -197,6 +254,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "T-replay", "error", "--allgather-cp",
         lambda a: a.on("use_rollout_routing_replay")
+        and a.table.version == "0.3.0"  # v0.3.1 cuts rows as it cuts tokens
         and a.on("allgather_cp")
         and a.whole("context_parallel_size", 1) > 1,
         "routing replay with --allgather-cp: tokens are cut in one piece a rank, routing rows in two (zig-zag): every "
@@ -265,6 +323,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _without("rollout_health_check_interval", "use_fault_tolerance"),
     _without("rollout_health_check_timeout", "use_fault_tolerance"),
     _without("rollout_health_check_first_wait", "use_fault_tolerance"),
+    _without("rollout_external_engine_addrs", "rollout_external"),
     _without("wandb_project", "use_wandb"),
     _without("wandb_group", "use_wandb"),
     _without("tb_project_name", "use_tensorboard"),

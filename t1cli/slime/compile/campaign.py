@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from t1cli.slime.arguments.changes import FILLED
 from t1cli.slime.arguments.check import check_arguments
 from t1cli.slime.arguments.problem import Problem
 from t1cli.slime.arguments.read import read
@@ -62,8 +63,8 @@ def compile_campaign(spec: ExperimentSpec, places: Places) -> Compiled:
     variables = environment(spec, arguments)
     arguments = read(argv, table, environment=variables, asynchronous=asynchronous)
     problems = [*_own_problems(spec, table, pairs), *check_arguments(arguments, roles)]
-    if not engine.from_script:  # t1's own file: one key, nothing of slime's
-        problems = [problem for problem in problems if problem.flag != "--custom-config-path"]
+    if not engine.from_script:
+        problems = [problem for problem in problems if not _of_t1_itself(problem)]
     problems += _placeholders(argv, variables)
     return Compiled(
         entry="train_async.py" if asynchronous else "train.py",
@@ -73,6 +74,11 @@ def compile_campaign(spec: ExperimentSpec, places: Places) -> Compiled:
         problems=tuple(sorted(problems, key=lambda problem: problem.severity != "error")),
         evaluation_argv=_evaluation_argv(spec, places) if asynchronous else None,
     )
+
+
+def _of_t1_itself(problem: Problem) -> bool:
+    """What is said of scripts alone: t1's settings file holds nothing of slime's, and keys left out have defaults."""
+    return problem.flag == "--custom-config-path" or problem.id == FILLED
 
 
 def campaign_pairs(spec: ExperimentSpec, places: Places) -> list[Pair]:

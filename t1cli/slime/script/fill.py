@@ -25,7 +25,7 @@ def filled(
     values = dict(keys)
     _model(values, arguments, assumptions, preset)
     _machines(values, submission, arguments, assumptions)
-    _training(values, arguments)
+    _training(values, arguments, assumptions)
     _rollout(values, submission, arguments, assumptions)
     _evaluation(values, arguments, assumptions)
     if preset is not None:
@@ -75,7 +75,10 @@ def _machines(values: dict[str, Any], submission: Submission, arguments: Argumen
     assumptions.append(f"preset {HARDWARE}: scripts do not say what a GPU is")
 
 
-def _training(values: dict[str, Any], arguments: Arguments) -> None:
+def _training(values: dict[str, Any], arguments: Arguments, assumptions: list[str]) -> None:
+    if "algorithm.actor_learning_rate" not in values:
+        values["algorithm.actor_learning_rate"] = arguments.number("lr")
+        assumptions.append(f"algorithm.actor_learning_rate: {arguments.value('lr')}, slime's default of --lr")
     values.setdefault("trainer.offload_train", offloads_training(arguments))
     values.setdefault("trainer.nccl_timeout_minutes", 10)
     values.setdefault("trainer.fp32_gradients", False)

@@ -113,7 +113,7 @@ def _blocking(submission: Submission, table: Table) -> tuple[Note, ...]:
         elif problem is not None:
             found.append(Note(where, f"{given.flag} {problem}"))
     flags = {canonical(given) for given in read(submission.argv, table).given}
-    missing = [flag for flag in ("--rollout-batch-size", "--hf-checkpoint", "--lr") if flag not in flags]
+    missing = [flag for flag in ("--rollout-batch-size", "--hf-checkpoint") if flag not in flags]
     if missing:
         found += [note for note in submission.notes if "backslash" in note.message]
         found.append(Note(submission.where, f"the job is submitted without {', '.join(missing)}"))

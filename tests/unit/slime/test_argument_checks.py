@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from t1cli.errors import BadInput
+from t1cli.slime.arguments import changes, megatron, raises, silent
 from t1cli.slime.arguments.check import check_arguments
 from t1cli.slime.arguments.problem import Problem
 from t1cli.slime.arguments.read import read
@@ -52,6 +55,16 @@ FINE_ROLES = roles({"save": "/m/run"}, {"save": "/m/critic", "lr": 1e-5})
         (PPO, {"roles": FINE_ROLES}),
         (GOOD, {"version": "0.3.1"}),
         (PPO + " --keep-old-actor --update-weights-interval 1", {"roles": FINE_ROLES, "asynchronous": True}),
+        # What v0.3.1 no longer changes, derives from running engines, and cuts as it cuts tokens.
+        (GOOD + " --rollout-num-gpus 4", {"version": "0.3.1"}),
+        (APART.replace("--rollout-num-gpus 8", "--rollout-external-engine-addrs a:1 b:1"), {"version": "0.3.1"}),
+        (
+            GOOD + " --context-parallel-size 2 --multi-latent-attention --allgather-cp --use-rollout-routing-replay",
+            {"version": "0.3.1"},
+        ),
+        (GOOD + " --ckpt-fully-parallel-load --use-persistent-ckpt-worker", {}),
+        (GOOD + " --lr-warmup-iters 99", {}),
+        (GOOD + " --custom-generate-function-path my.module.generate", {}),
     ],
 )
 def test_good_arguments_have_no_problem(text: str, more: dict[str, Any]) -> None:
@@ -130,6 +143,13 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --sglang-config /s.yaml --prefill-num-servers 1", "prefill", "T-groups", "error"),
     ("+ --rollout-external --sglang-config /s.yaml", "start itself", "T-groups", "error"),
     ("+ --rollout-external --prefill-num-servers 1", "start itself", "T-groups", "error"),
+    ("+ --disable-rollout-global-dataset", "assert the global dataset", "T-data", "error"),
+    (
+        "+ --disable-rollout-global-dataset --rollout-function-path my.rollout --eval-interval 5 "
+        "--eval-prompt-data a b --eval-function-path slime.rollout.sglang_rollout.generate_rollout",
+        "assert the global dataset", "T-data", "error",
+    ),
+    (APART.replace("per-engine 2", "per-engine 12").replace("gpus 8 ", "gpus 24 "), "whole nodes", "T-gpus", "error"),
     # What Megatron raises on.
     (GOOD.replace("-size 2 --seq", "-size 3 --seq"), "TP x PP x CP = 3", "T-world", "error"),
     (MOE.replace("expert-tensor-parallel-size 1", "expert-tensor-parallel-size 4"), "ETP", "T-world", "error"),
@@ -144,6 +164,9 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --recompute-granularity full", "needs --recompute-method", "T-recompute", "error"),
     ("+ --recompute-method uniform", "recomputes nothing", "T-recompute", "error"),
     ("+ --min-lr 1e-5", "above --lr", "T-lr", "error"),
+    ("+ --lr-warmup-iters 100", "schedule of 100", "T-lr", "error"),
+    ("+ --lr-warmup-iters 10 --lr-decay-iters 10", "schedule of 10", "T-lr", "error"),
+    (GOOD.replace("--sequence-parallel", "--num-experts 8"), "every MoE layer raises", "T-experts", "error"),
     ("+ --lr-warmup-fraction 0.1 --lr-warmup-iters 5", "--lr-warmup-iters", "T-lr", "error"),
     ("+ --optimizer-cpu-offload", "precision-aware", "T-offload", "error"),
     ("+ --fp16 --bf16", "turns bf16 off", "T-precision", "error"),
@@ -177,6 +200,25 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --kl-loss-coef 0.1", "without --use-kl-loss", "T-noop", "warning"),
     ("+ --tis-clip 3.0", "without --use-tis", "T-noop", "warning"),
     ("+ --rollout-health-check-first-wait 300", "without --use-fault-tolerance", "T-noop", "warning"),
+    ("+ --custom-generate-function-path examples/my/generate.py:generate", "dots alone", "T-path", "error"),
+    ("+ --custom-rm-path reward", "--custom-rm-path", "T-path", "error"),
+    ("+ --expert-tensor-parallel-size 2", "without experts", "T-noop", "warning"),
+    (GOOD.replace("--use-dynamic-batch-size", "--qkv-format bshd").replace("--sequence", "--context-parallel-size 2 "
+     "--sequence"), "bshd", "T-noop", "warning"),
+    (GOOD.replace("--save /m/run --save-interval 20", ""), "nothing of the run is kept", "T-unsaved", "notice"),
+    ("+ --rollout-max-context-len 8192", "does not enforce", "T-wall", "notice"),
+    ("+ --use-unbiased-kl", "without --use-kl-loss", "T-noop", "warning"),
+    ("+ --tis-clip-low 0.1", "without --use-tis", "T-noop", "warning"),
+    ("+ --opsm-delta 0.1", "without --use-opsm", "T-noop", "warning"),
+    ("+ --mask-offpolicy-in-partial-rollout", "without --partial-rollout", "T-noop", "warning"),
+    ("+ --rollout-health-check-interval 10", "without --use-fault-tolerance", "T-noop", "warning"),
+    ("+ --rollout-health-check-timeout 10", "without --use-fault-tolerance", "T-noop", "warning"),
+    ("+ --wandb-project p", "without --use-wandb", "T-noop", "warning"),
+    ("+ --wandb-group g", "without --use-wandb", "T-noop", "warning"),
+    ("+ --tb-project-name p", "without --use-tensorboard", "T-noop", "warning"),
+    ("+ --mtp-loss-scaling-factor 0.3", "without --enable-mtp-training", "T-noop", "warning"),
+    ("+ --overlap-cpu-optimizer-d2h-h2d", "without --optimizer-cpu-offload", "T-noop", "warning"),
+    ("+ --rollout-external-engine-addrs a:1", "without --rollout-external", "T-noop", "warning"),
     # What slime changes.
     (PPO + " --no-offload-train", "forces offload_train", "T-change", "warning"),
     ("+ --offload --no-offload-rollout", "overrules", "T-change", "warning"),
@@ -196,6 +238,17 @@ BAD: list[tuple[str, str, str, str]] = [
     ("+ --use-distributed-optimizer", "itself", "T-change", "notice"),
     ("+ --sglang-enable-metrics", "itself", "T-change", "notice"),
     ("+ --load-debug-rollout-data /d", "no engine starts", "T-change", "warning"),
+    ("+ --sglang-enable-draft-weights-cpu-backup", "itself", "T-change", "notice"),
+    ("+ --dist-ckpt-save-pre-mcore-014", "itself", "T-change", "notice"),
+    ("+ --fp16", "turns bf16 off", "T-change", "warning"),
+    (APART.replace("--rollout-num-gpus 8", "--rollout-num-gpus 16") + " --debug-rollout-only", "rewrites", "T-change",
+     "warning"),
+    ("+ --eps-clip 0.3", "becomes --eps-clip 0.3", "T-filled", "notice"),
+    ("+ --reward-key score --eval-interval 5 --eval-prompt-data a b", "--reward-key score", "T-filled", "notice"),
+    ("+ --rollout-function-path my.rollout --eval-interval 5 --eval-prompt-data a b",
+     "--rollout-function-path my.rollout", "T-filled", "notice"),
+    ("+ --dynamic-sampling-filter-path my.filter", "--rollout-batch-size 32", "T-filled", "notice"),
+    ("+ --vocab-size 151936", "padded to 152064", "T-filled", "notice"),
 ]  # fmt: skip
 
 
@@ -247,6 +300,27 @@ IN_COMPANY: list[tuple[str, dict[str, Any], str, str]] = [
     (GOOD + " --release-train --advantage-estimator ppo", {"version": "0.3.1"}, "T-release", "a critic"),
     (GOOD + " --release-train --keep-old-actor", {"version": "0.3.1"}, "T-release", "--keep-old-actor"),
     (GOOD + " --release-train", {"version": "0.3.1"}, "T-release", "--update-weight-mode full"),
+    (GOOD.replace("--save /m/run", "") + " --release-train", {"version": "0.3.1"}, "T-release", "needs --save"),
+    (GOOD + " --release-train --offload-train", {"version": "0.3.1"}, "T-change", "whatever was given"),
+    (GOOD + " --release-train", {"version": "0.3.1"}, "T-change", "after every rollout"),
+    (
+        GOOD.replace("--use-dynamic-batch-size", "") + " --balance-by-flops",
+        {"version": "0.3.1"},
+        "T-pack",
+        "needs --use-dynamic-batch-size",
+    ),
+    (GOOD + " --balance-by-flops", {"version": "0.3.1"}, "T-change", "--balance-data on"),
+    (GOOD + " --use-stateless-adam", {"version": "0.3.1"}, "T-adam", "--no-save-optim"),
+    (GOOD.replace("grpo", "cispo"), {"version": "0.3.1"}, "T-clip", "keeps the lower bound"),
+    (
+        APART + " --rollout-external-engine-addrs a:1 --sglang-config /s.yaml",
+        {"version": "0.3.1"},
+        "T-groups",
+        "start itself",
+    ),
+    (GOOD + " --use-persistent-ckpt-worker", {"version": "0.3.1"}, "T-change", "itself"),
+    (GOOD + " --ckpt-assume-constant-structure", {"version": "0.3.1"}, "T-change", "itself"),
+    (GOOD + " --ckpt-fully-parallel-load", {"version": "0.3.1"}, "T-change", "itself"),
     (GOOD + " --update-weight-delta-dir /d", {"version": "0.3.1"}, "T-removed", "removed"),
     (GOOD + " --use-slime-router", {"version": "0.3.1"}, "T-removed", "removed"),
     (GOOD + " --critic-lr 1", {"version": "0.3.1"}, "T-removed", "removed"),
@@ -268,6 +342,21 @@ def test_what_depends_on_entry_environment_roles_and_version(
 def test_removed_flags_name_their_successor() -> None:
     found = problems(GOOD + " --update-weight-delta-dir /d", version="0.3.1")
     assert "--update-weight-disk-dir" in found[0].fix
+
+
+def test_every_id_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/slime-arguments.md").read_text()
+    ids = {rule.id for module in (changes, megatron, raises, silent) for rule in module.RULES}
+    assert {id_ for id_ in ids if not re.search(rf"\b{id_}\b", page)} == set()
+
+
+def test_every_rule_finds_something_here() -> None:
+    """A rule that no row of this file makes fire is not known to work."""
+    found = [p for text, *_ in BAD for p in problems(GOOD + text[1:] if text.startswith("+") else text)]
+    found += [p for text, more, *_ in IN_COMPANY for p in problems(text, **more)]
+    fired = {(p.id, p.severity, p.flag) for p in found}
+    rules = [rule for module in (changes, megatron, raises, silent) for rule in module.RULES]
+    assert {(rule.id, rule.severity, rule.flag) for rule in rules} - fired == set()
 
 
 def test_errors_come_first() -> None:

@@ -188,6 +188,17 @@ def test_an_unknown_number_is_asked_for(tmp_path: Path) -> None:
     assert isinstance(convert_file(script, {"BATCH": "8"}, version="0.3.0"), Converted)
 
 
+def test_slimes_default_learning_rate_is_said_and_not_added(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    words = "--hf-checkpoint /m --rollout-batch-size 8 --n-samples-per-prompt 2 --global-batch-size 16 --colocate"
+    script.write_text(f"ray job submit -- python3 train.py {words}\n")
+    found = convert_file(script, {}, version="0.3.0")
+    assert isinstance(found, Converted) and "slime's default of --lr" in found.text and "--lr" in found.left_out
+    spec = loaded(found.text, tmp_path).spec
+    assert spec.algorithm.actor_learning_rate == 1e-6
+    assert "--lr" not in compile_campaign(spec, unplaced(spec)).argv
+
+
 def test_a_script_is_planned_directly() -> None:
     path = CHECKOUT / "scripts/run-moe-nodes.sh"
     plan = build_plan(load_script(path, ["BASE_FOLDER=/base", "MASTER_ADDR=10.0.0.1", "topology.cp=4"]))
