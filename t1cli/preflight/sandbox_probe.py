@@ -21,14 +21,27 @@ OWNER = "preflight"
 
 def work(request: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """`{"sandbox", "lease_wait_seconds"}` in; what worked, how long creating took, and what was left afterwards."""
-    return asyncio.run(_probed(_impatient(_spec(request), float(request["lease_wait_seconds"])), directory))
+    return asyncio.run(_probed(impatient_spec(request), directory))
 
 
 def clean_up(request: Mapping[str, Any], directory: Path) -> None:
     """Destroy what a worker that was ended in the middle has on record."""
+    sweep(request, directory, OWNER)
+
+
+def impatient_spec(request: Mapping[str, Any]) -> SandboxSpec:
+    """The spec of a request. A pool that has no lease now is a finding, not something to wait an hour for."""
     spec = _spec(request)
     if isinstance(spec, PoolSandbox):
-        asyncio.run(_sweep(spec, directory))
+        return spec.model_copy(update={"wait_seconds": float(request["lease_wait_seconds"])})
+    return spec
+
+
+def sweep(request: Mapping[str, Any], directory: Path, owner: str) -> None:
+    """Destroy every sandbox of a dead `owner` that is on record in the directory."""
+    spec = _spec(request)
+    if isinstance(spec, PoolSandbox):
+        asyncio.run(_sweep_leases(spec, directory, owner))
         return
     from t1cli.terminal.sandbox.sweep import sweep_directory
 
@@ -59,23 +72,16 @@ async def _probed(spec: SandboxSpec, directory: Path) -> dict[str, Any]:
     }
 
 
-async def _sweep(spec: PoolSandbox, directory: Path) -> None:
+async def _sweep_leases(spec: PoolSandbox, directory: Path, owner: str) -> None:
     from t1cli.terminal.sandbox.pool.client import PoolProvider
 
     if not (directory / "pool" / "leases.jsonl").exists():
         return
     provider: SandboxProvider = PoolProvider(spec, directory)
     try:
-        await provider.sweep(OWNER)
+        await provider.sweep(owner)
     finally:
         await provider.close()
-
-
-def _impatient(spec: SandboxSpec, wait_seconds: float) -> SandboxSpec:
-    """A pool that has no lease now is a finding, not something to wait an hour for."""
-    if isinstance(spec, PoolSandbox):
-        return spec.model_copy(update={"wait_seconds": wait_seconds})
-    return spec
 
 
 def _spec(request: Mapping[str, Any]) -> SandboxSpec:

@@ -16,6 +16,7 @@ from t1cli.preflight.checks.sandboxes import CHECKS as SANDBOXES
 from t1cli.preflight.checks.security import CHECKS as SECURITY
 from t1cli.preflight.checks.software import CHECKS as SOFTWARE
 from t1cli.preflight.checks.storage import CHECKS as STORAGE
+from t1cli.preflight.checks.task_runs import CHECKS as TASK_RUNS
 from t1cli.preflight.checks.task_sets import CHECKS as TASK_SETS
 from t1cli.preflight.checks.tasks import CHECKS as TASKS
 from t1cli.preflight.checks.tracking import CHECKS as TRACKING
@@ -27,6 +28,6 @@ ALL_CHECKS: tuple[Check, ...] = (
     *(*SOFTWARE, *TREES, *CLUSTER),
     *(*STORAGE, *MODEL, *CHECKPOINTS),
     *(*SANDBOXES, *POOL, *CONTAINERS),
-    *(*TASKS, *TASK_SETS, *HARNESS, *INFERENCE),
+    *(*TASKS, *TASK_RUNS, *TASK_SETS, *HARNESS, *INFERENCE),
     *(*TRACKING, *SECURITY),
 )

@@ -1,23 +1,13 @@
-"""tasks: the pool is there, its tests report per test, its solutions pass, and its budgets are respected."""
+"""tasks: the pool is there, its verifiers read well, and its budgets are respected."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.preflight.check import NOT_A_NODE, Check, Context, Kept, Saw, failed, passed, skipped, warned
-from t1cli.preflight.guarded import ProbeBroke, ask_guarded
-from t1cli.preflight.interval import Z_90, wilson
-from t1cli.preflight.task_pool import state_of, tasks_of
+from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.task_pool import tasks_of
 from t1cli.spec.sandbox import LocalSandbox
-
-# 25 reports out of 25 put the lower bound above 0.9; a pool that is right needs no more.
-MOST_SAMPLED = 40
-SAMPLE_SECONDS = 170.0
-KEPT_SECONDS = 7 * 24 * 3600.0
 
 
 def pool(context: Context) -> Saw:
@@ -59,65 +49,6 @@ def verifiers(context: Context) -> Saw:
     return judge(said, wanted, "`t1 tasks check` names them all; repair them or leave them out")
 
 
-def ctrf_coverage(context: Context) -> Saw:
-    """Share of sampled tasks whose solution leaves a fresh, countable report; sampled until the interval decides.
-
-    Each sampled task is graded after its own solution, which must pass, and untouched and emptied, which must not.
-    """
-    spec = context.spec
-    if spec.reward.kind == "binary":
-        return skipped("reward.kind is binary: no per-test report is needed")
-    if spec.tasks.card.verifier == "binary":
-        return failed(
-            f"the card of {spec.tasks.card.name} says its verifiers emit one bit",
-            f"per-test reports for reward.kind {spec.reward.kind}",
-            "use reward.kind binary, or a pool whose tests run pytest --ctrf",
-        )
-    if not context.runs_here:
-        return skipped(NOT_A_NODE)
-    if not isinstance(spec.sandbox, LocalSandbox):
-        return skipped(f"sandbox.kind is {spec.sandbox.kind}: `t1 tasks check` samples where the campaign runs")
-    return judge_sample(_sample(context, spec.sandbox), spec.tasks.ctrf_minimum)
-
-
-def _sample(context: Context, sandbox: LocalSandbox) -> list[dict[str, Any]]:
-    order = list(tasks_of(context))
-    random.Random(context.spec.seed).shuffle(order)
-    request = {
-        "sandbox": sandbox.model_dump(mode="json"),
-        "tasks": [str(task.path) for task in order[:MOST_SAMPLED]],
-        "minimum": context.spec.tasks.ctrf_minimum,
-    }
-    try:
-        found: list[dict[str, Any]] = ask_guarded("t1cli.preflight.task_sample", request, seconds=SAMPLE_SECONDS)
-    except ProbeBroke as broke:
-        raise RuntimeError(f"sampling: {broke}") from broke
-    return found
-
-
-def judge_sample(results: Sequence[dict[str, Any]], minimum: float) -> Saw:
-    """What the sampled tasks' reports and verdicts mean for a dense reward."""
-    hits = sum(one["state"] == "ok" for one in results)
-    low, high = wilson(hits, len(results), Z_90)
-    found = f"{hits} of {len(results)} sampled tasks report per test ({low:.0%} to {high:.0%} at 95% each side)"
-    states = Counter(one["state"] for one in results if one["state"] != "ok")
-    if states:
-        found += f"; the others: {', '.join(f'{count} {state}' for state, count in states.items())}"
-    wanted = f"coverage of at least {minimum:.0%}; solutions pass, doing nothing and deleting all do not"
-    bad = [one for one in results if one["problems"]]
-    if hits < minimum * len(results):
-        missing = next(one["task"] for one in results if one["state"] != "ok")
-        return failed(found, wanted, f"use reward.kind binary, or repair the tests (first without a report: {missing})")
-    if bad:
-        first = bad[0]
-        return warned(
-            f"{found}; {len(bad)} broken, first {first['task']}: {first['problems'][0]}",
-            wanted,
-            "repair or leave out these tasks; `t1 tasks check` finds them all",
-        )
-    return passed(found, wanted)
-
-
 def test_counts(context: Context) -> Saw:
     """Tests per task against the scale S of a dense reward: above them it shrinks every reward."""
     reward = context.spec.reward
@@ -157,14 +88,6 @@ _POOL = ("tasks.pool",)
 CHECKS = (
     Check("tasks.pool", (), pool, limit_seconds=120.0),
     Check("tasks.verifiers", ("R3",), verifiers, limit_seconds=60.0, needs=_POOL),
-    Check(
-        "tasks.ctrf_coverage",
-        ("R1",),
-        ctrf_coverage,
-        limit_seconds=240.0,
-        needs=("software.bubblewrap", "tasks.pool"),
-        kept=Kept(KEPT_SECONDS, state_of),
-    ),
     Check("tasks.test_counts", ("R2",), test_counts, needs=_POOL),
     Check("tasks.budgets", ("R10",), budgets, needs=_POOL),
 )

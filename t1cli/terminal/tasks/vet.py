@@ -14,10 +14,15 @@ from typing import Literal
 from t1cli.terminal.rewards.failure import VerifierError
 from t1cli.terminal.rewards.verdict import Verdict
 from t1cli.terminal.rewards.verifier import grade
-from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError, SandboxProvider
+from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError, SandboxProvider
 from t1cli.terminal.tasks.task import Task
 
+OWNER = "vet"
+"""Of the sandboxes of all runs here."""
+
 _SOLVE_SECONDS = 120.0
+
+_NO_SANDBOX = ": no sandbox: "
 
 Start = Literal["oracle", "no-op", "empty"]
 
@@ -45,30 +50,35 @@ class VetResult:
         """Whether the oracle's run wrote a fresh report whose tests can be counted."""
         return self.oracle is not None and self.oracle.ctrf == "ok"
 
+    @property
+    def without_sandbox(self) -> str:
+        """Why one of its runs had no sandbox; empty when all had one."""
+        return next((problem for problem in self.problems if _NO_SANDBOX in problem), "")
 
-async def vet(task: Task, provider: SandboxProvider) -> VetResult:
+
+async def vet(task: Task, provider: SandboxProvider, *, reports: bool = True) -> VetResult:
     """Grade the task after its solution, after nothing and without its files, each in a sandbox of its own.
 
-    A bad task never raises.
+    A bad task never raises. Without `reports`, what is wrong with its per-test report is no problem.
     """
     oracle, oracle_problem = await _run(task, provider, "oracle")
     no_op, no_op_problem = await _run(task, provider, "no-op")
     problems = [problem for problem in (oracle_problem, no_op_problem) if problem]
-    problems += _oracle_problems(task, oracle) if oracle else []
+    problems += _oracle_problems(task, oracle, reports) if oracle else []
     problems += _full_score(no_op, "no-op: doing nothing") if no_op else []
     emptied, empty_problems = await _vet_emptied(task, provider, no_op)
     return VetResult(task.name, oracle, no_op, emptied, (*problems, *empty_problems))
 
 
 async def vet_all(
-    tasks: Sequence[Task], provider: SandboxProvider, *, at_once: int | None = None
+    tasks: Sequence[Task], provider: SandboxProvider, *, at_once: int | None = None, reports: bool = True
 ) -> tuple[VetResult, ...]:
     """Vet tasks side by side (null: as many as there are cores); results in the order of the tasks."""
     places = asyncio.Semaphore(at_once or os.cpu_count() or 1)
 
     async def one(task: Task) -> VetResult:
         async with places:
-            return await vet(task, provider)
+            return await vet(task, provider, reports=reports)
 
     return tuple(await asyncio.gather(*(one(task) for task in tasks)))
 
@@ -90,9 +100,9 @@ async def _run(task: Task, provider: SandboxProvider, start: Start) -> tuple[Ver
     # A task's name may be as long as a sandbox's; the random end keeps two runs of one task apart.
     name = f"vet-{start}-{task.name[:80]}-{secrets.token_hex(4)}"
     try:
-        sandbox = await provider.create(name, owner="vet")
+        sandbox = await _sandbox(task, provider, name)
     except SandboxError as error:
-        return None, f"{start}: no sandbox: {error}"
+        return None, f"{start}{_NO_SANDBOX}{error}"
     try:
         if failure := await _prepare(task, sandbox, start):
             return None, failure
@@ -105,6 +115,14 @@ async def _run(task: Task, provider: SandboxProvider, start: Start) -> tuple[Ver
         return None, f"{start}: {error}"
     finally:
         await sandbox.close()
+
+
+async def _sandbox(task: Task, provider: SandboxProvider, name: str) -> Sandbox:
+    if isinstance(provider, QueuedProvider):
+        # A server may have an image per task, and finds it by these.
+        placement = Placement(task.name, name, str(task.path), task.instruction)
+        await provider.reserve(name, owner=OWNER, placement=placement)
+    return await provider.create(name, owner=OWNER)
 
 
 async def _prepare(task: Task, sandbox: Sandbox, start: Start) -> str:
@@ -122,10 +140,12 @@ async def _prepare(task: Task, sandbox: Sandbox, start: Start) -> str:
     )
 
 
-def _oracle_problems(task: Task, oracle: Verdict) -> list[str]:
+def _oracle_problems(task: Task, oracle: Verdict, reports: bool) -> list[str]:
     problems: list[str] = []
     if not oracle.solved:
         problems.append(f"oracle: the verifier says it is not solved ({oracle.passed} of {oracle.total} tests passed)")
+    if not reports:
+        return problems
     if oracle.ctrf != "ok":
         problems.append(f"oracle: the CTRF report is {oracle.ctrf}")
     elif task.expected_tests is not None and oracle.total != task.expected_tests:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from t1cli.preflight.check import Context
-from t1cli.preflight.checks.tasks import judge_sample
 from t1cli.preflight.task_pool import state_of
-from t1cli.preflight.task_sample import is_clear
 from t1cli.spec.locate import experiments_dir
 from tests.unit.preflight.conftest import Ask, MakeContext
 
@@ -125,46 +122,6 @@ def test_tests_per_task_against_the_scale(context_of: MakeContext, ask: Ask, poo
     saw = ask("tasks.test_counts", of(context_of, pool))
     assert saw.status == "warn" and "S = 20" in saw.found
     assert ask("tasks.test_counts", of(context_of, pool, "reward.scale=2")).status == "pass"
-
-
-def sampled(*states: str, problems: int = 0) -> list[dict[str, Any]]:
-    found = [{"task": f"t{n}", "state": state, "tests": 3, "problems": []} for n, state in enumerate(states)]
-    for one in found[:problems]:
-        one["problems"] = ["no-op: doing nothing solves it"]
-    return found
-
-
-@pytest.mark.catalogue("R1")
-def test_coverage_is_judged_with_its_interval() -> None:
-    """56 of 60 sampled tasks of Strategy-15k wrote a report: 93%."""
-    saw = judge_sample(sampled(*["ok"] * 56, *["missing"] * 3, "empty"), 0.9)
-    assert saw.status == "pass"
-    assert (
-        saw.found
-        == "56 of 60 sampled tasks report per test (86% to 97% at 95% each side); the others: 3 missing, 1 empty"
-    )
-    saw = judge_sample(sampled("ok", "none", "none"), 0.9)
-    assert saw.status == "fail" and "first without a report: t1" in saw.fix
-    saw = judge_sample(sampled(*["ok"] * 30, problems=2), 0.9)
-    assert saw.status == "warn" and "2 broken, first t0: no-op: doing nothing solves it" in saw.found
-
-
-@pytest.mark.catalogue("R1")
-def test_sampling_stops_when_the_interval_clears_the_minimum() -> None:
-    """25 reports out of 25 clear 0.9; none out of 1 is already below it, and 56 of 60 leave it open."""
-    assert not is_clear(24, 24, 0.9) and is_clear(25, 25, 0.9)
-    assert is_clear(0, 1, 0.9) or is_clear(0, 2, 0.9)
-    assert not is_clear(56, 60, 0.9)
-    assert not is_clear(0, 0, 0.9)
-
-
-@pytest.mark.catalogue("R1")
-def test_a_pool_without_reports_is_really_run_and_refused(context_of: MakeContext, ask: Ask, pool: Path) -> None:
-    for task in pool.iterdir():
-        script = task / "tests/test.sh"
-        script.write_text("mkdir -p ${T1_ROOT:-}/logs/verifier\necho 1 > ${T1_ROOT:-}/logs/verifier/reward.txt\n")
-    saw = ask("tasks.ctrf_coverage", of(context_of, pool))
-    assert saw.status == "fail" and "0 of" in saw.found and "missing" in saw.found
 
 
 def test_the_kept_answer_depends_on_every_file(context_of: MakeContext, pool: Path) -> None:
