@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -75,6 +75,14 @@ class HarborSandbox(Block):
     """A Harbor environment."""
     environment: str
     """Harbor's name of the environment, or `package.module:Class`."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the environment (Harbor's `--ek`); keys of accounts belong into its environment variables."""
+    python: str | None = None
+    """Interpreter that has Harbor, 3.12 or newer; null means the one that t1 runs in."""
+    image: str = "python:3.11-slim"
+    """Image for a task with neither Dockerfile nor `docker_image`, and for preflight's probe."""
+    create_seconds: PositiveFloat = 600.0
+    """Longest that one sandbox may take to start, an image that has to be built included."""
     capacity: PositiveInt
     """Sandboxes at once that the account allows."""
     creation_per_second: PositiveFloat = 6.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.spec.sandbox import LocalSandbox, PoolSandbox, SandboxLimits
+from t1cli.spec.sandbox import HarborSandbox, LocalSandbox, PoolSandbox, SandboxLimits
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.sandbox.from_spec import sandbox_provider
 from t1cli.terminal.sandbox.local import bubblewrap_problem
@@ -21,7 +21,11 @@ from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError, SandboxProvide
 from t1cli.terminal.tasks.load import load_pool
 
 TASKS = Path(__file__).parents[2] / "experiments/quickstart/tasks"
-BACKENDS = ("process", "bubblewrap", "pool")
+HARBOR_DOUBLE = Path(__file__).parent / "harbor_double"
+HARBOR_PYTHON = os.environ.get("T1_HARBOR_PYTHON", "")
+"""An interpreter with Harbor itself and with pytest; `make verify-sandboxes` makes one."""
+
+BACKENDS = ("process", "bubblewrap", "pool", "harbor_double", "harbor")
 
 Body = Callable[[Sandbox], Awaitable[None]]
 
@@ -45,13 +49,29 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=BACKENDS)
-def provider(request: pytest.FixtureRequest, tmp_path: Path, server: str) -> SandboxProvider:
+def provider(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxProvider:
     if request.param != "process" and bubblewrap_problem():
         pytest.skip(bubblewrap_problem())
     if request.param == "pool":
+        server = request.getfixturevalue("server")
         return sandbox_provider(PoolSandbox(urls=(server,), max_tasks=16, max_runs_per_task=8), tmp_path)
+    if request.param == "harbor_double":
+        monkeypatch.setenv("PYTHONPATH", str(HARBOR_DOUBLE))
+        return sandbox_provider(harbor(sys.executable), tmp_path)
+    if request.param == "harbor":
+        if not HARBOR_PYTHON:
+            pytest.skip("T1_HARBOR_PYTHON names no interpreter with Harbor")
+        return sandbox_provider(harbor(HARBOR_PYTHON), tmp_path)
     limits = SandboxLimits(disk_mib=64)
     return sandbox_provider(LocalSandbox(backend=request.param, limits=limits), tmp_path)
+
+
+def harbor(python: str) -> HarborSandbox:
+    """Harbor with an environment that needs bubblewrap alone."""
+    environment = "t1cli.terminal.sandbox.harbor.bubblewrap:BubblewrapEnvironment"
+    return HarborSandbox(
+        environment=environment, python=python, capacity=2, creation_per_second=100.0, options={"disk_mib": 64}
+    )
 
 
 def inside(provider: SandboxProvider, body: Body) -> None:

@@ -69,6 +69,15 @@ class Confinement:
         """The command that runs a script of ours inside, outside the agent's process limit."""
         return (*self._entrance(init_pid), "/usr/bin/setsid", "/bin/sh", "-c", script, "sh", *arguments)
 
+    def root_command(self, init_pid: int, command: str, cwd: str) -> tuple[str, ...]:
+        """The command that runs a shell command inside as root, with the rights over files and processes alone."""
+        rights = ("--bounding-set=-all,+chown,+dac_override,+fowner,+kill", *_WITHOUT_PRIVILEGES[1:])
+        return (
+            *self._entrance(init_pid),
+            *("/usr/bin/setsid", "/usr/bin/setpriv", *rights),
+            *(shell(), "-c", 'cd -- "$1" && eval "$2"', "sh", cwd, command),
+        )
+
     def identities(self) -> tuple[str, str]:
         """Content of /etc/passwd and /etc/group inside."""
         root = "root:x:0:0:root:/work:/bin/sh\n"

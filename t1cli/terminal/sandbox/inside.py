@@ -32,7 +32,7 @@ class Tree:
 
     def read_file(self, path: str, *, max_bytes: int) -> bytes | None:
         """Content of a regular file; None when absent or no regular file. Raises SandboxError above `max_bytes`."""
-        parts = _parts(path)
+        parts = absolute_parts(path)
         try:
             with self._directory(parts[:-1]) as parent:
                 # O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
@@ -57,14 +57,14 @@ class Tree:
         try:
             if read_only:
                 self.reset_directory(target)
-            with self._directory(_parts(target), create=True) as directory:
+            with self._directory(absolute_parts(target), create=True) as directory:
                 _copy_into(source, directory, None if read_only else self.user, read_only=read_only)
         except OSError as error:
             raise SandboxError(f"cannot place {source} at {target} in the sandbox: {error}") from error
 
     def reset_directory(self, path: str) -> None:
         """Make `path` an empty directory that commands can write to, whatever was there. Raises SandboxError."""
-        parts = _parts(path)
+        parts = absolute_parts(path)
         try:
             with self._directory(parts[:-1], create=True) as parent:
                 # A directory of the root may be a mount of its own, and renaming it from the host would detach that.
@@ -85,7 +85,8 @@ class Tree:
             os.close(current)
 
 
-def _parts(path: str) -> tuple[str, ...]:
+def absolute_parts(path: str) -> tuple[str, ...]:
+    """The components of an absolute path inside. Raises SandboxError for any other, and for one that goes up."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if not path.startswith("/") or ".." in parts or not parts:
         raise SandboxError(f"{path!r} is not an absolute path inside the sandbox")

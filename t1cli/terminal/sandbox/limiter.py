@@ -1,8 +1,10 @@
-"""A limit on how many of something run at once that works from any event loop."""
+"""How many sandboxes live at once, and how fast they are created; for any event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
@@ -38,3 +40,19 @@ class LoopLimiter:
         if loop not in self._semaphores:
             self._semaphores[loop] = asyncio.Semaphore(self.limit)
         return self._semaphores[loop]
+
+
+class CreationPace:
+    """Spreads creations over time; null never waits."""
+
+    def __init__(self, per_second: float | None) -> None:
+        self._interval_seconds = 0.0 if per_second is None else 1.0 / per_second
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    async def wait(self) -> None:
+        """Wait for this caller's turn."""
+        with self._lock:
+            at = max(self._next, time.monotonic())
+            self._next = at + self._interval_seconds
+        await asyncio.sleep(max(0.0, at - time.monotonic()))

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import tempfile
 import threading
-import time
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from t1cli.spec.sandbox import LocalSandbox, SandboxLimits
 from t1cli.terminal.sandbox.confinement import TOOLS, Confinement, tool
 from t1cli.terminal.sandbox.interpreter import VerifierPython, make_verifier_python
 from t1cli.terminal.sandbox.leases import Lease, LeaseBook, full_owner
-from t1cli.terminal.sandbox.limiter import LoopLimiter
+from t1cli.terminal.sandbox.limiter import CreationPace, LoopLimiter
 from t1cli.terminal.sandbox.local_bubblewrap import BubblewrapSandbox, create_bubblewrap
 from t1cli.terminal.sandbox.local_process import WARNING, ProcessSandbox, create_process_sandbox
 from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox, SandboxError
@@ -47,7 +46,7 @@ class LocalProvider:
         self._places = LoopLimiter(spec.capacity)
         self._python: VerifierPython | None = None
         self._live: dict[str, _Placed] = {}
-        self._pace = _Pace(spec.creation_per_second)
+        self._pace = CreationPace(spec.creation_per_second)
         self.warm = WarmPytest()
         if self.backend == "bubblewrap":
             self._python = make_verifier_python(self.directory / "python")
@@ -92,7 +91,7 @@ class LocalProvider:
         marker = secrets.token_hex(16)
         self.leases.ask(Lease(name, owner, marker))
         if self.backend == "bubblewrap":
-            confinement = _confinement(self.spec.limits, self._python)
+            confinement = new_confinement(self.spec.limits, self._python)
             return await create_bubblewrap(name, confinement, self.leases, self.warm, marker=marker)
         return create_process_sandbox(name, self.directory, marker, limits=self.spec.limits, leases=self.leases)
 
@@ -139,21 +138,6 @@ class _Placed:
             self._provider.forget(self.name)
 
 
-class _Pace:
-    """Spreads creations over time."""
-
-    def __init__(self, per_second: float | None) -> None:
-        self._interval_seconds = 0.0 if per_second is None else 1.0 / per_second
-        self._next = 0.0
-        self._lock = threading.Lock()
-
-    async def wait(self) -> None:
-        with self._lock:
-            at = max(self._next, time.monotonic())
-            self._next = at + self._interval_seconds
-        await asyncio.sleep(max(0.0, at - time.monotonic()))
-
-
 def choose_backend(wanted: str) -> tuple[str, str]:
     """The backend to use, `bubblewrap` or `process`, and a warning (empty for none). Raises CouldNotAsk."""
     if wanted == "process":
@@ -188,7 +172,7 @@ async def _probe() -> str:
     with tempfile.TemporaryDirectory() as scratch:
         leases = LeaseBook(Path(scratch))
         try:
-            sandbox = await create_bubblewrap("probe", _confinement(SandboxLimits(), None), leases)
+            sandbox = await create_bubblewrap("probe", new_confinement(SandboxLimits(), None), leases)
         except SandboxError as error:
             return str(error)
         try:
@@ -200,7 +184,8 @@ async def _probe() -> str:
             await sandbox.close()
 
 
-def _confinement(limits: SandboxLimits, python: VerifierPython | None) -> Confinement:
+def new_confinement(limits: SandboxLimits, python: VerifierPython | None) -> Confinement:
+    """How the next sandbox of this process is confined."""
     if os.getuid() != 0:
         return Confinement(limits, None, python)
     # A user id that no account has and no other live sandbox of this machine uses: the kernel counts processes by it.

@@ -80,6 +80,24 @@ class BubblewrapSandbox:
             self._check()
         return result
 
+    async def run_as_root(
+        self, command: str, *, timeout_seconds: float, cwd: str = "/", env: dict[str, str] | None = None
+    ) -> ExecResult:
+        """Run one shell command as root of the sandbox, outside the agent's limits. Raises SandboxError.
+
+        For commands of ours and of an agent framework, never for an agent's own.
+        """
+        pipe = OutputPipe()
+        try:
+            self._check()
+            argv = self._confinement.root_command(self._holder.init.pid, command, cwd)
+            invocation = Invocation(argv, {"PATH": PATH_INSIDE, "HOME": "/root"} | (env or {}), end=kill_entered_group)
+            result = await run_command(invocation, pipe, timeout_seconds=timeout_seconds)
+            self._check()
+        finally:
+            pipe.close()
+        return result
+
     async def run_pytest(self, job: PytestJob, *, timeout_seconds: float) -> ExecResult | None:
         """Run pytest from the provider's warm server; None when that is not there (yet). Raises SandboxError."""
         python = self._confinement.python

@@ -1,0 +1,64 @@
+"""Ending what dead owners and dead workers left of Harbor environments, by the record alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Final
+
+from t1cli.terminal.sandbox.harbor.keeper import StillThere
+from t1cli.terminal.sandbox.harbor.link import WorkerLink
+from t1cli.terminal.sandbox.harbor.settings import SETTINGS, WorkerSettings
+from t1cli.terminal.sandbox.harbor.worker import END_SECONDS
+from t1cli.terminal.sandbox.leases import Lease, LeaseBook, owner_matches
+
+_LOOK_SECONDS: Final = 0.1
+
+
+def is_harbor_directory(directory: Path) -> bool:
+    """Whether the record of a directory is about Harbor environments."""
+    return (directory / SETTINGS).is_file()
+
+
+async def sweep_leases(directory: Path, owner: str | None = None) -> tuple[str, ...]:
+    """End the environments on record whose owner is dead; returns the names that were found.
+
+    A worker outlives its owner by as long as it takes to end its environments: it is waited for. What a dead worker has
+    left is ended by a new one where Harbor finds it by its name. Raises SandboxError when none can be started.
+    """
+    if not is_harbor_directory(directory):
+        return ()
+    book = LeaseBook(directory)
+    wanted = _left(book, owner)
+    await _workers_ended(wanted)
+    names = {lease.name for lease in wanted}
+    still_open = [lease for lease in _left(book, owner) if lease.name in names]
+    if still_open:
+        await _reclaim(directory, still_open)
+    return tuple(lease.name for lease in wanted)
+
+
+def _left(book: LeaseBook, owner: str | None) -> list[Lease]:
+    left = [lease for lease in book.leases() if not lease.closed and not lease.owner_alive]
+    return [lease for lease in left if owner is None or owner_matches(lease.owner, owner)]
+
+
+async def _workers_ended(leases: list[Lease]) -> None:
+    """Wait until the workers of dead owners have ended, which they do by themselves."""
+    deadline = time.monotonic() + END_SECONDS
+    while time.monotonic() < deadline and any(process.alive for lease in leases for process in lease.processes):
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _reclaim(directory: Path, leases: list[Lease]) -> None:
+    settings = WorkerSettings(**json.loads((directory / SETTINGS).read_text(encoding="utf-8")))
+    link = await WorkerLink.start(settings)
+    try:
+        for lease in leases:
+            with contextlib.suppress(StillThere):
+                await link.call("reclaim", name=lease.name)
+    finally:
+        await link.close()
