@@ -78,6 +78,7 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
     """Destroy the sandboxes that dead owners of this machine have on record below a directory."""
+    from t1cli.terminal.sandbox.leases import NODE_PREFIX
     from t1cli.terminal.sandbox.sweep import sweep_directory
     from t1cli.ui.json_view import print_object
 
@@ -89,7 +90,7 @@ def sweep(
     swept: dict[str, list[str]] = {}
     for record in records:
         # What was leased from servers is theirs to end; the record only has the names.
-        is_leased = record.name == "pool" and record.parent.name == "sandboxes"
+        is_leased = record.name == "pool" and record.parent.name.startswith(("sandboxes", NODE_PREFIX))
         swept[str(record)] = list(_sweep_leased(record, url or []) if is_leased else sweep_directory(record))
     if as_json:
         print_object({"format_version": 1, "swept": swept})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.from_spec import sandbox_provider
+from t1cli.terminal.sandbox.leases import NODE_PREFIX
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
@@ -63,8 +65,11 @@ def campaign_of(args: Any) -> Campaign:
 
 
 def provider_of(settings: Settings) -> SandboxProvider:
-    """The spec's sandboxes, as this node makes them. Raises Refused for a kind that has no provider here."""
-    return sandbox_provider(settings.spec.sandbox, settings.run.sandboxes)
+    """The spec's sandboxes, as this node makes them. Raises Refused for a kind that has no provider here.
+
+    Each node has a record of its own: seen from here, the processes that own another node's sandboxes look dead.
+    """
+    return sandbox_provider(settings.spec.sandbox, settings.run.sandboxes / f"{NODE_PREFIX}{platform.node()}")
 
 
 def template_of(spec: ExperimentSpec, *, thinking: str) -> ChatTemplate:
@@ -109,5 +114,9 @@ def open_campaign(settings_json: str, engine_url: str) -> Campaign:
         engine_url=engine_url,
         place=RunPlace(settings.owner, f"{run.name}-{run.attempt}", run.trials),
     )
-    tasks = load_pool(Path(spec.tasks.path), layout=spec.tasks.layout, families=spec.tasks.families)
-    return Campaign(settings, tasks, evaluation, world)
+    return Campaign(settings, load_tasks(spec), evaluation, world)
+
+
+def load_tasks(spec: ExperimentSpec) -> tuple[Task, ...]:
+    """The spec's training tasks. Raises BadInput."""
+    return load_pool(Path(spec.tasks.path), layout=spec.tasks.layout, families=spec.tasks.families)

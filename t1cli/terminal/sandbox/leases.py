@@ -12,6 +12,9 @@ from pathlib import Path
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, this_process
 from t1cli.terminal.sandbox.sandbox import SandboxError
 
+NODE_PREFIX = "node-"
+"""Of a run's directories of sandboxes, where several nodes share the disk and each has a record of its own."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.plugin.campaign import provider_of
 from t1cli.plugin.trial_worker import RemoteTrial, rollout_addresses
+from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
+from t1cli.terminal.sandbox.leases import Lease
 
 
 class Workers:
@@ -105,6 +110,21 @@ def test_cancelling_a_trial_of_a_node_that_dies_meanwhile_is_no_failure_of_the_r
     else:
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(play())
+
+
+def test_a_node_never_sweeps_what_another_node_has_on_record(tmp_path: Path, monkeypatch) -> None:
+    """The run directory is shared, /proc is not: from here every process of another machine looks dead."""
+    settings = SimpleNamespace(
+        spec=SimpleNamespace(sandbox=LocalSandbox(backend="process")), run=RunDirectory(tmp_path)
+    )
+    providers = []
+    for node in ("one", "two"):
+        monkeypatch.setattr("platform.node", lambda node=node: node)
+        providers.append(provider_of(settings))
+    one, two = providers
+    one.leases.ask(Lease("trial", "run/999999999/1@elsewhere"))
+    assert asyncio.run(two.sweep("run")) == () and not one.leases.leases()[0].closed
+    assert asyncio.run(one.sweep("run")) == ("trial",)
 
 
 @pytest.mark.catalogue("S10")

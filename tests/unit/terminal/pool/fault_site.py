@@ -19,7 +19,7 @@ from t1cli.spec.load import load_experiment
 from t1cli.terminal.rollout.batch import group_tasks
 from t1cli.terminal.rollout.finished import FinishedTrials
 from t1cli.terminal.rollout.from_spec import rollout_plan
-from t1cli.terminal.sandbox.leases import Lease, LeaseBook
+from t1cli.terminal.sandbox.leases import NODE_PREFIX, Lease, LeaseBook
 from t1cli.terminal.sandbox.local_process import _marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify, kill
 from t1cli.terminal.tasks.load import load_pool
@@ -171,9 +171,13 @@ def left(place: Path, seen: set[ProcessIdentity]) -> dict[str, list[str]]:
     mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(place) in line]
     tidy = [*place.rglob("tmp"), *place.rglob("uploads")]
     directories = [str(entry) for place in tidy if "site-packages" not in str(place) for entry in place.iterdir()]
-    directories += [str(entry) for book in books(place) for entry in book.iterdir() if entry.name not in KEPT]
+    directories += [str(entry) for book in books(place) for entry in book.iterdir() if not _kept(entry.name)]
     found = {"processes": processes, "mounts": mounts, "directories": directories}
     return {name: entries for name, entries in found.items() if entries}
+
+
+def _kept(name: str) -> bool:
+    return name in KEPT or name.startswith(NODE_PREFIX)
 
 
 Row = tuple[int, str, float, bytes, bytes]
