@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -107,6 +107,18 @@ def every_node(requests: Mapping[str, Mapping[str, Any]]) -> ClusterSaid:
     return ClusterSaid(ray.__version__, said, free, limits)
 
 
+def clock_offset(now: Callable[[], float]) -> tuple[float, float]:
+    """What another clock shows minus ours, and half the round trip, in seconds: the quickest of a few."""
+    asked: list[tuple[float, float]] = []
+    for _ in range(_PINGS):
+        before = time.time()
+        there = now()
+        after = time.time()
+        asked.append(((after - before) / 2, there - (before + after) / 2))
+    error, offset = min(asked)
+    return offset, error
+
+
 def node_names(nodes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Host names; with the address, and then the node's id, where one host name stands for several nodes."""
     hosts = Counter(node["NodeManagerHostname"] for node in nodes)
@@ -149,19 +161,13 @@ class _Hosts:
         return {name: self._got(reference, seconds) for name, reference in asked.items()}
 
     def clock(self, name: str) -> tuple[float | None, float]:
-        """Offset of a node's clock and how well it is known: the quickest of a few round trips."""
+        """Offset of a node's clock and how well it is known; none for a node that does not say."""
         import ray
 
-        best: tuple[float | None, float] = (None, float("inf"))
-        for _ in range(_PINGS):
-            before = time.time()
-            try:
-                there = ray.get(self._handles[name].now.remote(), timeout=10)
-            except ray.exceptions.RayError:
-                return None, 0.0
-            after = time.time()
-            best = min(best, (there - (before + after) / 2, (after - before) / 2), key=lambda one: one[1])
-        return best
+        try:
+            return clock_offset(lambda: float(ray.get(self._handles[name].now.remote(), timeout=10)))
+        except ray.exceptions.RayError:
+            return None, 0.0
 
     def reach(self) -> dict[str, dict[str, str]]:
         """Who could not connect to whom: every node listens for a moment, and every other one calls."""

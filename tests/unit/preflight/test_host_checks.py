@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from t1cli.cluster.node_probes import clock_offset
 from t1cli.preflight.checks.memory import judge_clocks
 from t1cli.preflight.probes.cgroup import own_limits
 from t1cli.preflight.probes.kernel_log import kernel_log
@@ -166,6 +170,41 @@ def test_the_kernels_log_is_read_for_kills(context_of: MakeContext, ask: Ask, tm
 
 def test_a_log_that_may_not_be_read_is_none_not_empty(tmp_path: Path) -> None:
     assert kernel_log(("x",), tmp_path / "absent") is None
+
+
+@contextmanager
+def clock_of(*, off: str) -> Iterator[Callable[[], float]]:
+    """Asks the clock of a process that libfaketime has set off."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    if not found:
+        pytest.skip("libfaketime is not installed (apt-get install faketime)")
+    child = "import sys\nfrom t1cli.cluster.node_probes import NodeHost\n"
+    child += "for line in sys.stdin: print(NodeHost().now(), flush=True)"
+    environment = {**os.environ, "LD_PRELOAD": str(found[0]), "FAKETIME": off}
+    with subprocess.Popen(
+        [sys.executable, "-c", child], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None and stdout is not None
+
+        def now() -> float:
+            print(file=stdin, flush=True)
+            return float(stdout.readline())
+
+        # The first answer waits for imports, and its round trip says nothing.
+        now()
+        yield now
+        stdin.close()
+
+
+@pytest.mark.catalogue("R4")
+def test_a_clock_that_really_is_off_is_measured_and_named() -> None:
+    with clock_of(off="-30s") as slow, clock_of(off="+0s") as right:
+        offsets = {"slow": clock_offset(slow), "right": clock_offset(right), "own": clock_offset(time.time)}
+    offset, error = offsets["slow"]
+    assert abs(offset + 30) <= error + 0.1
+    saw = judge_clocks(offsets)
+    assert saw.status == "fail" and saw.found.startswith(("slow -30.", "slow -29.")) and "right" not in saw.found
 
 
 @pytest.mark.catalogue("R4")
