@@ -78,7 +78,7 @@ def _always_wrong(rule: Rule) -> bool:
 def _known(metric: str) -> bool:
     known = registry()
     globs = [name for name in known.metrics if "*" in name]
-    own = ("log/", "terminal/", "eval/", "host/")
+    own = ("log/", "eval/", "host/")
     return (
         known.canonical(metric) is not None
         or any(fnmatch.fnmatchcase(metric, pattern) for pattern in globs)

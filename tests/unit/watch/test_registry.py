@@ -47,6 +47,15 @@ def test_shipped_packs_use_known_metrics_only() -> None:
     assert "fires at step 30 of the public run verl_grpo_qwen1.5b_healthy" in says
 
 
+def test_a_misspelt_metric_of_trials_is_found_and_the_right_one_named(tmp_path: Path) -> None:
+    pack = tmp_path / "own.yaml"
+    rule = "{{name: {0}, metric: terminal/{1}, above: 0.5, severity: warning, says: s}}"
+    names = {"typo": "unacounted_tokens", "one": "unaccounted_tokens", "family": "failed_by_cause/engine_timeout"}
+    pack.write_text("about: x\nrules:\n" + "".join(f"  - {rule.format(*pair)}\n" for pair in names.items()))
+    (found,) = lint_packs([str(pack)])
+    assert found.rule == "typo" and "terminal/unaccounted_tokens" in found.hint
+
+
 @pytest.mark.parametrize(
     ("logged", "canonical"),
     [

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from t1cli.terminal.harness.engine import EngineError
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
 from t1cli.terminal.rollout.metrics import RolloutPopulation, rollout_metrics
-from t1cli.terminal.trajectory.audit import TokenLedger
+from t1cli.terminal.trajectory.audit import ACCOUNTS, TokenLedger
+from t1cli.watch.metrics.registry import registry
 
 
 def test_an_empty_rollout_reports_no_mean() -> None:
@@ -95,3 +98,30 @@ def test_groups_with_variance_are_counted(doubles: SimpleNamespace, tmp_path: Pa
     plan = RolloutPlan(rollout_id=0, tasks=tasks, accept=3, samples_per_prompt=2)
     metrics = asyncio.run(run_rollout(world, plan)).metrics
     assert metrics["terminal/groups"] == 3 and metrics["terminal/groups_with_variance"] == 1
+
+
+def test_every_name_that_a_rollout_logs_is_in_the_registry(doubles: SimpleNamespace, tmp_path: Path) -> None:
+    """Over rollouts with lost, cancelled, surplus and cut trials, and with siblings; every account of the ledger."""
+    known = registry().metrics
+    logged: set[str] = set()
+
+    async def fails_twice(instruction: str, turn: int) -> None:
+        if instruction == "lost" and next(failures):
+            raise EngineError("engine_timeout")
+        if instruction == "slow":
+            await asyncio.sleep(1000)
+
+    for samples in (1, 2):
+        failures = iter([True, True] + [False] * 50)
+        engine = doubles.ScriptedEngine(
+            lambda instruction: {"long": ["x" * 90], "turns": ["a"] * 9}.get(instruction, ["a"]), before=fails_twice
+        )
+        tasks = tuple(doubles.task_named(name) for name in ("lost", "long", "turns", "plain", "slow"))
+        plan = RolloutPlan(0, tasks, accept=4, samples_per_prompt=samples, first_backoff_seconds=0.01)
+        logged |= set(asyncio.run(run_rollout(doubles.make_world(engine, tmp_path), plan)).metrics)
+    ledger = TokenLedger(1, dict.fromkeys(ACCOUNTS, 1))
+    logged |= set(rollout_metrics(RolloutPopulation((), (), (), ledger, seconds=1.0)))
+    patterns = [name for name in known if "*" in name]
+    ours = {name for name in logged if name.startswith("terminal/")}
+    unknown = {n for n in ours if n not in known and not any(fnmatch.fnmatchcase(n, p) for p in patterns)}
+    assert unknown == set() and len(ours) > 60
