@@ -93,9 +93,8 @@ verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask
 	$(BIN)/python tests/perf/kill_preflight.py
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/preflight_live
 
-verify-sandboxes: install ## Prove what local sandboxes do at full size, and each fault at each moment (many minutes).
+verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full size, and each fault at each moment (half an hour).
 	$(BIN)/python tests/perf/verify_sandboxes.py
-	T1_VERIFY=1 $(BIN)/python -m pytest -p no:xdist -m slow -v tests/unit/terminal/pool/test_fault_moments.py
 
 verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 15 minutes).
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/slime_live
