@@ -91,6 +91,26 @@ def test_one_trial_for_slimes_own_loops(args: Namespace) -> None:
     assert all(one.reward is not None and one.status.value in ("completed", "truncated") for one in found)
 
 
+@pytest.mark.timeout(300)
+def test_a_text_harness_plays_through_the_same_hooks(args: Namespace) -> None:
+    """A whole batch, and one trial for slime's own loops: one exact row per trial, as slime wants it."""
+    from slime.ray.rollout import flatten, train_data
+
+    rollout = {**args.t1["spec"]["rollout"], "harness": "t1cli.terminal.harness.chat_shell:line"}
+    run = str(Path(args.t1["run_dir"]).with_name("attempt_2"))
+    ours = {**args.t1, "spec": {**args.t1["spec"], "rollout": rollout}, "run_dir": run}
+    text = Namespace(**{**vars(args), "t1": ours})
+    output = hooks.generate_rollout(text, 0, None, evaluation=False)
+    samples = flatten(output.samples, text.n_samples_per_prompt)
+    assert len(samples) == output.metrics["terminal/rows"] == output.metrics["terminal/groups"] == 2
+    assert output.metrics["terminal/strict_share"] == 1 and output.metrics["terminal/unaccounted_tokens"] == 0
+    raw, shaped = hooks.group_rewards(text, samples)
+    assert len(set(train_data(samples, raw, shaped, replay=True)["group_ids"])) == text.global_batch_size
+    ((sample,),) = hooks.TaskSource(text).get_samples(1)
+    (one,) = asyncio.run(hooks.generate(text, sample, {}))
+    assert flatten([[one]], 1) and one.metadata["round_number"] >= 1
+
+
 def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path) -> None:
     saved = Namespace(**{**vars(args), "save": str(tmp_path), "load": str(tmp_path)})
     saved.t1 = {**args.t1, "actor_dir": str(tmp_path), "critic_dir": None}
