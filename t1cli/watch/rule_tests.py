@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from t1cli.errors import BadInput
 from t1cli.watch.engine import Engine
@@ -42,13 +43,22 @@ class RuleTest(_Part):
     name: str
     seed: int = 0
     series: dict[str, str]
-    seconds_per_step: float = 60.0
+    seconds_per_step: float | str = 60.0
+    """A number, or a series of them; its last value goes on."""
     variables: dict[str, float] = Field(default_factory=dict)
     window_scale: float = 1.0
     expect: dict[str, Expected] = Field(default_factory=dict)
     """Rule to `never`, a step, several steps (each firing), or {fires: [from, to]}."""
     diagnoses: dict[str, Expected] = Field(default_factory=dict)
     """Diagnosis to `never`, or {holds: [from, to]}: it must hold first between these steps."""
+
+    @field_validator("series", mode="before")
+    @classmethod
+    def _no_bare_number(cls, series: object) -> object:
+        bare = [name for name, text in series.items() if isinstance(text, int)] if isinstance(series, dict) else []
+        if bare:
+            raise ValueError(f"{', '.join(map(str, bare))}: YAML read a number; quote it, and write 0.0x40 for 0x40")
+        return series
 
 
 class RuleTestFile(_Part):
@@ -79,7 +89,7 @@ def run_rule_tests(path: Path) -> tuple[TestOutcome, ...]:
     return tuple(TestOutcome(path.name, test.name, _problems(test, packs)) for test in file.tests)
 
 
-def frames_of(series: Mapping[str, str], seed: int = 0, seconds_per_step: float = 60.0) -> list[Row]:
+def frames_of(series: Mapping[str, str], seed: int = 0, seconds_per_step: float | str = 60.0) -> list[Row]:
     """Series in notation as frames in the order in which a run would log them."""
     by_place: dict[tuple[int, int], dict[str, float]] = {}
     for number, (name, text) in enumerate(series.items()):
@@ -88,7 +98,16 @@ def frames_of(series: Mapping[str, str], seed: int = 0, seconds_per_step: float 
             if point.value is not None:
                 values[name] = point.value
     ordered = sorted(by_place.items())
-    return [Row(step, values, i * seconds_per_step) for i, ((_, step), values) in enumerate(ordered)]
+    moments = _moments(seconds_per_step, len(ordered))
+    return [Row(step, values, at) for at, ((_, step), values) in zip(moments, ordered, strict=True)]
+
+
+def _moments(seconds_per_step: float | str, frames: int) -> list[float]:
+    """When each frame is logged, in seconds from the first one."""
+    paces = [point.value or 0.0 for point in expand(str(seconds_per_step))] if isinstance(seconds_per_step, str) else []
+    paces = (paces or [float(seconds_per_step)])[:frames]
+    paces += [paces[-1]] * (frames - len(paces))
+    return list(accumulate(paces[:-1], initial=0.0))
 
 
 def read_tests(path: Path) -> RuleTestFile:

@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from t1cli.cli.app import app
 from t1cli.errors import BadInput
 from t1cli.spec.locate import presets_dir
-from t1cli.watch.rule_tests import read_tests
+from t1cli.watch.packs import load_packs, shipped_packs
+from t1cli.watch.rule_tests import frames_of, read_tests
 from t1cli.watch.series_notation import expand
 
 SHIPPED = presets_dir() / "watch" / "tests" / "shipped.yaml"
+RED_FLAGS = SHIPPED.with_name("red-flags.yaml")
 
 
 def values(text: str, seed: int = 0) -> list[float | None]:
@@ -39,9 +41,29 @@ def test_what_is_no_notation_is_quoted_back(text: str) -> None:
 
 
 def test_shipped_rule_tests_pass() -> None:
-    result = CliRunner().invoke(app, ["watch", "test", str(SHIPPED)])
+    result = CliRunner().invoke(app, ["watch", "test", str(SHIPPED), str(RED_FLAGS)])
     assert result.exit_code == 0, result.stdout
     assert " 0 failed" in result.stdout
+
+
+def test_every_shipped_rule_and_diagnosis_comes_true_in_a_shipped_test() -> None:
+    packs = load_packs([name for name in shipped_packs() if name != "postmortem-verbatim"])
+    names = {one.name for pack in packs for one in (*pack.rules, *pack.diagnoses)}
+    tests = [test for path in (SHIPPED, RED_FLAGS) for test in read_tests(path).tests]
+    wanted = [(name, said) for test in tests for name, said in (*test.expect.items(), *test.diagnoses.items())]
+    assert names - {name for name, said in wanted if said != "never"} == set()
+
+
+def test_a_pace_may_be_a_series() -> None:
+    rows = frames_of({"a": "1x4"}, seconds_per_step="60 300 10")
+    assert [row.time for row in rows] == [0, 60, 360, 370, 380]
+
+
+def test_a_number_that_yaml_made_of_a_series_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("rules: [terminal]\ntests:\n  - {name: x, series: {a: 0x40}}\n")
+    with pytest.raises(BadInput, match="a: YAML read a number; quote it"):
+        read_tests(path)
 
 
 @pytest.mark.parametrize(
