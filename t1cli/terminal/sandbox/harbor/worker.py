@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from t1cli.terminal.harness.shielded import finish
 from t1cli.terminal.sandbox.harbor.frames import framed, frames
 from t1cli.terminal.sandbox.harbor.keeper import Keeper, StillThere
 from t1cli.terminal.sandbox.harbor.settings import WorkerSettings
@@ -42,7 +43,9 @@ class Worker:
                     number = int(message["id"])
                     self._tasks[number] = asyncio.create_task(self._answer(number, message))
         finally:
-            await self._end()
+            # Shielded: the socket's end and the parent's death are two reasons, and come together.
+            with contextlib.suppress(TimeoutError):
+                await finish(self._end(), seconds=END_SECONDS)
 
     def _cancel(self, number: int) -> None:
         if number in self._tasks:
@@ -115,9 +118,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if self._keeper is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await self._keeper.end_all()
+            await self._keeper.end_all()
 
 
 async def work(descriptor: int, parent: int) -> None:
