@@ -7,6 +7,8 @@
 | `--data-source-path` | `t1cli.plugin.hooks.TaskSource` |
 | `--custom-reward-post-process-path` (GRPO) | `t1cli.plugin.hooks.group_rewards` |
 | `--rollout-data-postprocess-path` (PPO) | `t1cli.plugin.hooks.explain_variance` |
+| `--rollout-data-postprocess-path` (GRPO) | `t1cli.plugin.hooks.measure_mismatch` |
+| `--custom-megatron-before-log-prob-hook-path` (routing replay) | `t1cli.plugin.hooks.count_flips` |
 | `--custom-tis-function-path` (correction recorded) | `t1cli.plugin.hooks.record_correction` |
 | `--custom-megatron-init-path` | `t1cli.plugin.hooks.start_trainer` |
 | `--spec` (GatedDeltaNet split over CP) | `t1cli.plugin.hooks` and `qwen3_5_spec` or `qwen3_next_spec` |
@@ -47,13 +49,28 @@ def group_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[
 
 
 def explain_variance(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
-    """Log the critic's explained variance and the gap to the sampler over loss tokens of all ranks; changes nothing in
-    the data, and stops a session whose gap before its first step is too large."""
-    from t1cli.plugin.routing.gap import log_mismatch
+    """Log the critic's explained variance over loss tokens of all ranks, and what `measure_mismatch` does."""
     from t1cli.plugin.value_fit import log_value_fit
 
     log_value_fit(args, rollout_id, rollout_data)
+    measure_mismatch(args, rollout_id, rollout_data)
+
+
+def measure_mismatch(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
+    """Log flipped experts and the gap to the sampler over all ranks; changes nothing in the data, and stops a session
+    whose gap before its first step is too large."""
+    from t1cli.plugin.routing.flips import log_flips
+    from t1cli.plugin.routing.gap import log_mismatch
+
+    log_flips(args, rollout_id, rollout_data)
     log_mismatch(args, rollout_id, rollout_data)
+
+
+def count_flips(args: Any, model: Any, store_prefix: str) -> None:
+    """From the actor's own log-prob pass to `measure_mismatch`, see which experts the trainer alone would choose."""
+    from t1cli.plugin.routing.flips import start
+
+    start(args, store_prefix)
 
 
 def record_correction(args: Any, *, pg_loss: Any, loss_masks: Any, **more: Any) -> Any:

@@ -83,13 +83,13 @@ def own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
 
 def data_parallel_group() -> Any:
     """Ranks that hold other tokens of the same step; None for all of them."""
-    mpu = _megatron()
+    mpu = parallel_state()
     return None if mpu is None else mpu.get_data_parallel_group(with_context_parallel=True)
 
 
 def logs_here() -> bool:
     """Whether this rank is the one of the last pipeline stage that logs."""
-    mpu = _megatron()
+    mpu = parallel_state()
     if mpu is None:
         import torch.distributed as dist
 
@@ -98,7 +98,7 @@ def logs_here() -> bool:
     return bool(first and mpu.is_pipeline_last_stage())
 
 
-def _megatron() -> Any:
+def parallel_state() -> Any:
     """Megatron's parallel state; None where there is none, as in a test."""
     try:
         from megatron.core import mpu

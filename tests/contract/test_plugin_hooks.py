@@ -22,6 +22,8 @@ CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     paths.TASK_SOURCE: (("args",), ()),
     paths.START_TRAINER: (("args",), ()),
     paths.EXPLAIN_VARIANCE: (("args", "rollout_id", "rollout_data"), ()),
+    paths.MEASURE_MISMATCH: (("args", "rollout_id", "rollout_data"), ()),
+    paths.COUNT_FLIPS: (("args", "model", "store_prefix"), ()),
     paths.GROUP_REWARDS: (("args", "samples"), ()),
     paths.RECORD_CORRECTION: (
         ("args",),

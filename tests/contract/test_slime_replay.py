@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from t1cli.plugin.parallel.order import Layout, Rank
+from t1cli.plugin.patches.shape import REPLAYED_TOPK, mismatch
+from t1cli.plugin.routing import flips
 from t1cli.plugin.routing.rows import local_rows
 from t1cli.terminal.trajectory.routing import RoutingShape
 
@@ -64,6 +66,29 @@ def test_slimes_hook_selects_the_record_and_gathers_live_scores(hook, monkeypatc
         assert torch.equal(gates, scores.gather(1, rows[:, 1]))
         (gradient,) = torch.autograd.grad(gates.sum(), scores, retain_graph=True)
         assert torch.equal(gradient, torch.zeros_like(scores).scatter(1, rows[:, 1], 1.0))
+
+
+def test_flips_are_counted_in_slimes_own_selection(hook, monkeypatch) -> None:
+    assert mismatch(hook, REPLAYED_TOPK) == ""
+    rows = local_rows([rows_of(9, 1)], [9], SHAPE, Layout(pad_multiple=4), Rank())
+    router = torch.nn.Linear(4, SHAPE.experts)
+    hook.register_routing_replay(router)
+    monkeypatch.setattr(flips, "_counts", [flips.Count()])
+    scores = router(torch.randn(len(rows), 4))
+    hook.get_routing_replay_compute_topk = flips.counting(hook, hook.get_routing_replay_compute_topk)
+    select = hook.get_routing_replay_compute_topk(lambda scores, k, **_: torch.topk(scores, k, dim=1))
+    monkeypatch.setenv("ROUTING_REPLAY_STAGE", "replay_forward")
+    for micro_batch in range(2):
+        router.routing_replay.record(rows[:, micro_batch])
+        assert torch.equal(select(scores, SHAPE.top_k)[1], rows[:, micro_batch])
+    monkeypatch.setenv("ROUTING_REPLAY_STAGE", "replay_backward")
+    select(scores, SHAPE.top_k)
+    live = scores.topk(SHAPE.top_k, dim=1).indices
+    (count,) = flips._counts
+    assert sorted(count.seen) == [0, 1]
+    for micro_batch, seen in count.seen.items():
+        kept = (live[:, :, None] == rows[:, micro_batch, None, :]).any(-1).sum(-1)
+        assert torch.equal(seen.missing, (SHAPE.top_k - kept).int()) and seen.layers == 1
 
 
 @pytest.mark.parametrize("cp", [1, 2, 4])

@@ -37,8 +37,19 @@ ENGINE_REQUEST: Final = Shape(
     "(self, endpoint, payload=None)",
     ("requests.post(url, json=payload or {})",),
 )
-SHAPES: Final = (GLOO_GROUP, RELOADED_GROUPS, ENGINE_REQUEST)
-"""slime v0.3.0; v0.3.1 keeps the first and the last, and rebuilds groups with the arguments they were made with."""
+REPLAYED_TOPK: Final = Shape(
+    "slime.utils.routing_replay",
+    "get_routing_replay_compute_topk",
+    "(old_compute_topk)",
+    (
+        "def compute_topk(scores, topk, num_groups=None, group_topk=None)",
+        'routing_replay_stage = os.environ["ROUTING_REPLAY_STAGE"]',
+        "top_indices = ROUTING_REPLAY.pop_forward()",
+        "return probs, top_indices",
+    ),
+)
+SHAPES: Final = (GLOO_GROUP, RELOADED_GROUPS, ENGINE_REQUEST, REPLAYED_TOPK)
+"""slime v0.3.0; v0.3.1 keeps all but the second, and rebuilds groups with the arguments they were made with."""
 
 
 def mismatch(module: ModuleType, shape: Shape) -> str:

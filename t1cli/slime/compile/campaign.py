@@ -16,9 +16,11 @@ from t1cli.slime.compile import environment as environment_rules
 from t1cli.slime.compile.environment import environment
 from t1cli.slime.compile.escape import escape_problems, escaped_pairs
 from t1cli.slime.compile.hooks import (
+    COUNT_FLIPS,
     EXPLAIN_VARIANCE,
     GENERATE_ROLLOUT,
     GROUP_REWARDS,
+    MEASURE_MISMATCH,
     SPLIT_DELTANET,
     START_TRAINER,
     TASK_SOURCE,
@@ -114,6 +116,9 @@ def _hooks(view: View) -> Iterator[Pair]:
         yield "--megatron-config-path", (ROLE_FILE,)
     else:
         yield "--custom-reward-post-process-path", (GROUP_REWARDS,)
+        yield "--rollout-data-postprocess-path", (MEASURE_MISMATCH,)
+    if view.moe and view.spec.rollout.routing_replay:
+        yield "--custom-megatron-before-log-prob-hook-path", (COUNT_FLIPS,)
 
 
 def _session(places: Places) -> Iterator[Pair]:
@@ -159,6 +164,7 @@ _TRAINING_ONLY: Final = (
     "--value-clip",
     "--megatron-config-path",
     "--rollout-data-postprocess-path",
+    "--custom-megatron-before-log-prob-hook-path",
     "--skip-eval-before-train",
 )
 

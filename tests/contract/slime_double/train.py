@@ -33,6 +33,7 @@ OPTIONAL = (
     "megatron-config-path",
     "custom-reward-post-process-path",
     "rollout-data-postprocess-path",
+    "custom-megatron-before-log-prob-hook-path",
     "eval-interval",
     "ckpt-step",
     "reward-key",
@@ -62,6 +63,7 @@ def parse_args() -> argparse.Namespace:
         parser.add_argument(f"--{name}", action="store_true", dest=name.replace("-", "_"))
     parser.add_argument("--num-critic-only-steps", type=int, default=0)
     parser.add_argument("--lr-decay-iters", type=int)
+    parser.add_argument("--data-pad-size-multiplier", type=int, default=128)
     parser.add_argument("--tis-clip", type=float, default=2.0)
     parser.add_argument("--tis-clip-low", type=float, default=0.0)
     args, dropped = parser.parse_known_args()
@@ -181,6 +183,8 @@ class Trainer:
         if self.role == "critic":
             logging.info(f"critic-step {rollout_id}: {{'train/critic-value_loss': 0.5}}")
             return
+        if self.args.custom_megatron_before_log_prob_hook_path:
+            load_function(self.args.custom_megatron_before_log_prob_hook_path)(self.args, None, "")
         if self.args.rollout_data_postprocess_path:
             import torch
 
