@@ -122,7 +122,7 @@ class TextAgent:
         shell = HarnessSandbox(
             parts.sandbox,
             command_seconds=parts.limits.command_timeout_seconds,
-            deadline=deadline,
+            left=lambda: deadline - self._now(),
             on_result=self._ran,
         )
         async with (
@@ -137,10 +137,10 @@ class TextAgent:
             ) as opened,
         ):
             self._report = opened.session.report
-            ended = await self._played(self._trial(instruction, opened, shell, deadline), deadline)
+            ended = await self._played(self._trial(instruction, opened, shell), deadline)
         return self._stop(ended, shell)
 
-    def _trial(self, instruction: str, opened: OpenSession, shell: HarnessSandbox, deadline: float) -> TextTrial:
+    def _trial(self, instruction: str, opened: OpenSession, shell: HarnessSandbox) -> TextTrial:
         parts = self._parts
         return TextTrial(
             instruction=instruction,
@@ -151,7 +151,6 @@ class TextAgent:
             sandbox=shell,
             limits=parts.limits,
             trial_id=parts.trial_id,
-            deadline=deadline,
             fitted=partial(fitted, template=parts.template, max_tokens=parts.limits.observation_tokens),
         )
 
@@ -159,7 +158,7 @@ class TextAgent:
         """The harness's own end, or that it was still running at the deadline."""
         playing = asyncio.ensure_future(_contained(self._harness, trial))
         try:
-            await asyncio.wait({playing}, timeout=deadline - asyncio.get_running_loop().time())
+            await asyncio.wait({playing}, timeout=deadline - self._now())
         finally:
             is_late = not playing.done()
             if is_late:
@@ -191,6 +190,10 @@ class TextAgent:
         if ending not in get_args(Ending):
             raise HarnessError("harness_wrong_ending", f"returned {ending!r}, expected {', '.join(get_args(Ending))}")
         return StopReason(ending)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     def _take(self, turn: Turn) -> None:
         self._on_turn(turn)

@@ -35,15 +35,20 @@ class HarnessSandbox:
         sandbox: Sandbox,
         *,
         command_seconds: float,
-        deadline: float,
+        left: Callable[[], float],
         on_result: Callable[[str, ExecResult], None] = lambda command, result: None,
     ) -> None:
-        """`command_seconds`: the campaign's limit of one command; `deadline` is in the event loop's time."""
+        """`command_seconds`: the campaign's limit of one command; `left`: seconds until the deadline, below 0 after."""
         self.name = sandbox.name
         self.problem: SandboxError | None = None
         """The first failure of the sandbox itself. It loses the trial, whatever the harness makes of it."""
-        self._sandbox, self._command_seconds, self._deadline = sandbox, command_seconds, deadline
+        self._sandbox, self._command_seconds, self._left = sandbox, command_seconds, left
         self._on_result = on_result
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline."""
+        return max(0.0, self._left())
 
     async def exec(
         self,
@@ -58,7 +63,7 @@ class HarnessSandbox:
         Raises TrialOver after it, and SandboxError when the sandbox is gone.
         """
         wanted = self._command_seconds if timeout_seconds is None else min(timeout_seconds, self._command_seconds)
-        limit = min(wanted, self._left())
+        limit = min(wanted, self._time())
         running = self._sandbox.exec(command, timeout_seconds=limit, cwd=cwd, env=env)
         result = await self._guarded(running, limit + EXEC_GRACE_SECONDS)
         self._on_result(command, result)
@@ -67,16 +72,16 @@ class HarnessSandbox:
     async def put_directory(self, source: Path, target: str, *, read_only: bool = False) -> None:
         """Place a host directory's files at an absolute path inside. Raises TrialOver and SandboxError."""
         placing = self._sandbox.put_directory(source, target, read_only=read_only)
-        await self._guarded(placing, self._left() + EXEC_GRACE_SECONDS)
+        await self._guarded(placing, self._time() + EXEC_GRACE_SECONDS)
 
     async def read_file(self, path: str, *, max_bytes: int = 1 << 20) -> bytes | None:
         """Content of a regular file inside; None when absent. Raises TrialOver, and SandboxError above `max_bytes`."""
-        async with asyncio.timeout(self._left() + EXEC_GRACE_SECONDS):
+        async with asyncio.timeout(self._time() + EXEC_GRACE_SECONDS):
             # A file that is too long is the policy's doing, so this failure is not kept as the sandbox's.
             return await self._sandbox.read_file(path, max_bytes=max_bytes)
 
-    def _left(self) -> float:
-        left_seconds = self._deadline - asyncio.get_running_loop().time()
+    def _time(self) -> float:
+        left_seconds = self._left()
         if left_seconds <= 0:
             raise TrialOver("the trial's deadline has come")
         return left_seconds
@@ -111,15 +116,13 @@ class TextTrial:
     """Turns, context and reply length are enforced by the endpoint, command seconds by the sandbox; what is left to the
     harness is `observation_tokens`: see `fitted`."""
     trial_id: str
-    deadline: float
-    """In the event loop's time; the harness is cancelled then, and what it did until then is graded."""
     fitted: Callable[[str], str]
     """An observation cut in the middle to the campaign's `observation_tokens`, counted by the policy's tokenizer."""
 
     @property
     def seconds_left(self) -> float:
-        """Until the deadline."""
-        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+        """Until the deadline, when the harness is cancelled; what it did until then is graded."""
+        return self.sandbox.seconds_left
 
 
 class TextHarness(Protocol):
