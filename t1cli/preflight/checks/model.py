@@ -9,6 +9,7 @@ from t1cli.preflight.chat_template import relation_of
 from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
+from t1cli.spec.experiment import ExperimentSpec
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "num_experts": ("num_experts", "num_local_experts", "n_routed_experts"),
@@ -22,11 +23,16 @@ COMPARED = (
     "num_key_value_heads",
     "head_dim",
     "vocab_size",
+    "intermediate_size",
     "moe_intermediate_size",
+    "shared_expert_intermediate_size",
     "num_experts",
     "num_experts_per_tok",
     "tie_word_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
 )
+"""All that slime asserts before it trains (v0.3.0, `megatron_utils/arguments.py: _hf_validate_args`), and more."""
 _HF = "t1cli.preflight.probes.model_files:hugging_face"
 _CHATS = "t1cli.preflight.probes.model_files:chats"
 _TORCH_DIST = "t1cli.preflight.probes.model_files:torch_dist"
@@ -48,22 +54,34 @@ def config(context: Context, found: Any) -> Saw:
         return failed(
             f"{len(missing)} weight files missing, first {missing[0]}", wanted, "download the whole checkpoint"
         )
-    different = differences(context.spec.model.architecture.model_dump(), found["config"])
+    different = differences(expected(context.spec), found["config"])
     if different:
         told = ", ".join(f"{name} is {theirs}, the preset says {ours}" for name, (theirs, ours) in different.items())
         return failed(told, wanted, "choose the preset of this model, or the checkpoint of this preset")
     return passed(f"config.json agrees in {len(COMPARED)} numbers", wanted)
 
 
+def expected(spec: ExperimentSpec) -> dict[str, Any]:
+    """The preset's numbers by their names in config.json; under slime those that Megatron is given beside the shape."""
+    numbers = spec.model.architecture.model_dump()
+    if numbers["num_experts"] and not numbers["first_k_dense"]:
+        del numbers["intermediate_size"]  # no layer is dense
+    if spec.engine.kind == "slime":
+        numbers |= {"rms_norm_eps": spec.model.megatron.norm_epsilon, "rope_theta": spec.model.megatron.rotary_base}
+    return numbers
+
+
 def differences(ours: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Numbers that config.json has and that differ from the preset's: theirs and ours."""
     text = config.get("text_config")
     merged = {**config, **text} if isinstance(text, dict) else config
+    rope = merged.get("rope_parameters")
+    merged = {**merged, **rope} if isinstance(rope, dict) else merged
     found = {}
     for name in COMPARED:
         theirs = next((merged[alias] for alias in ALIASES.get(name, (name,)) if merged.get(alias) is not None), None)
-        if theirs is not None and theirs != ours.get(name):
-            found[name] = (theirs, ours.get(name))
+        if theirs is not None and name in ours and theirs != ours[name]:
+            found[name] = (theirs, ours[name])
     return found
 
 

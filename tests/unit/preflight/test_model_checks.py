@@ -11,6 +11,7 @@ import pytest
 
 from t1cli.preflight.chat_template import compare, relation_of
 from t1cli.preflight.check import Context
+from t1cli.preflight.checks.model import expected
 from tests.unit.preflight.conftest import Ask, MakeContext
 
 GRPO, T1 = "qwen3-8b-grpo", "t1-strategy15k"
@@ -46,6 +47,29 @@ def test_the_config_is_compared_with_the_preset(context_of: MakeContext, ask: As
     assert saw.status == "fail"
     assert "hidden_size is 2048, the preset says 4096" in saw.found and "num_hidden_layers is 48" in saw.found
     assert ask("model.config", of(context_of, tmp_path / "absent")).status == "fail"
+
+
+@pytest.mark.parametrize(
+    "config,says",
+    [
+        ({"intermediate_size": 12288, "rms_norm_eps": 1e-6, "rope_parameters": {"rope_theta": 1000000}}, ""),
+        ({"intermediate_size": 11008}, "intermediate_size is 11008, the preset says 12288"),
+        ({"rms_norm_eps": 1e-5}, "rms_norm_eps is 1e-05, the preset says 1e-06"),
+        ({"rope_theta": 10000}, "rope_theta is 10000, the preset says 1000000"),
+        ({"rope_theta": 1000000, "rope_parameters": {"rope_theta": 5000000}}, "rope_theta is 5000000"),
+    ],
+)
+def test_what_slime_asserts_of_the_config_is_seen_before(
+    context_of: MakeContext, ask: Ask, tmp_path: Path, config: dict[str, Any], says: str
+) -> None:
+    saw = ask("model.config", of(context_of, checkpoint(tmp_path / "m", **config)))
+    assert saw.status == ("fail" if says else "pass") and says in saw.found
+
+
+def test_a_model_of_experts_alone_has_no_dense_width(context_of: MakeContext) -> None:
+    assert "intermediate_size" not in expected(context_of(T1).spec)
+    assert expected(context_of(T1).spec)["shared_expert_intermediate_size"] == 1024
+    assert expected(context_of(GRPO).spec)["intermediate_size"] == 12288
 
 
 def test_a_download_that_was_cut_off_is_named(context_of: MakeContext, ask: Ask, tmp_path: Path) -> None:
