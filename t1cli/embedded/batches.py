@@ -32,6 +32,8 @@ class MicroBatch:
     """(B, P) float32 engine log-probs where loss_mask is 1."""
     rewards: Tensor
     """(B,) float32."""
+    versions: Tensor
+    """(B, P) int64 version of the weights that sampled the predicted token; the row's oldest where none was sampled."""
     routing: Tensor | None
     """(B, P, L, K) int64 expert choices of the sampler; None when replay is off."""
 
@@ -74,6 +76,7 @@ def _pad(rows: Sequence[TrainingRow], indices: tuple[int, ...], weights: list[fl
     inputs, targets = np.zeros((size, width), np.int64), np.zeros((size, width), np.int64)
     response, mask = np.zeros((size, width), np.bool_), np.zeros((size, width), np.float32)
     log_probs, weight = np.zeros((size, width), np.float32), np.zeros((size, width), np.float32)
+    versions = np.zeros((size, width), np.int64)
     for place, row in enumerate(chosen):
         last = len(row.tokens) - 1
         inputs[place, :last], targets[place, :last] = row.tokens[:-1], row.tokens[1:]
@@ -81,6 +84,7 @@ def _pad(rows: Sequence[TrainingRow], indices: tuple[int, ...], weights: list[fl
         mask[place, :last] = row.loss_mask[1:]
         log_probs[place, :last] = row.log_probs[1:]
         weight[place] = mask[place] * np.float32(weights[indices[place]])
+        versions[place, :last] = _token_versions(row)[1:]
     return MicroBatch(
         row_indices=indices,
         inputs=torch.from_numpy(inputs),
@@ -90,8 +94,22 @@ def _pad(rows: Sequence[TrainingRow], indices: tuple[int, ...], weights: list[fl
         weight=torch.from_numpy(weight),
         rollout_log_probs=torch.from_numpy(log_probs),
         rewards=torch.tensor([row.reward for row in chosen], dtype=torch.float32),
+        versions=torch.from_numpy(versions),
         routing=_pad_routing(chosen, width) if replay else None,
     )
+
+
+def _token_versions(row: TrainingRow) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(T,) version of the weights that sampled each token. Raises ValueError when a row of several does not say it."""
+    found = np.full(len(row.tokens), min(row.weight_versions, default=0), np.int64)
+    if len(set(row.weight_versions)) < 2:
+        return found
+    if len(row.audit.records) != len(row.weight_versions):
+        turns, versions = len(row.audit.records), len(row.weight_versions)
+        raise ValueError(f"trial {row.trial_id} has {versions} weight versions for {turns} turns on record")
+    for turn, version in zip(row.audit.records, row.weight_versions, strict=True):
+        found[turn.start : turn.start + turn.sampled] = version
+    return found
 
 
 def _pad_routing(rows: Sequence[TrainingRow], width: int) -> Tensor:

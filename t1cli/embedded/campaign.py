@@ -25,6 +25,7 @@ from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.terminal.trajectory.versions import lag_rule
 
 Progress = Callable[[str], None]
 
@@ -99,6 +100,7 @@ class _Campaign:
             end=spec.rollout.num_rollouts,
             save_every=spec.checkpoint.every_rollouts,
             one_step=spec.rollout.pipeline == "one_step",
+            carried_span=lag_rule(spec.rollout).allowed_span,
         )
         try:
             if spec.evaluation is not None and spec.evaluation.before_training and not first:
@@ -108,7 +110,7 @@ class _Campaign:
             await self._save_what_can_be(work)
             raise
         finally:
-            work.close()
+            await work.close()
         return CampaignEnd("finished" if done >= schedule.end else "stopped", done)
 
     async def _save_what_can_be(self, work: CampaignWork) -> None:

@@ -19,11 +19,11 @@ from t1cli.launch.pause import hold_while_paused
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks, run_rollout
+from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation
 from t1cli.terminal.rollout.finished import FinishedTrials
-from t1cli.terminal.rollout.from_spec import rollout_plan
 from t1cli.terminal.rollout.result import TrialResult
+from t1cli.terminal.rollout.series import RolloutSeries
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import save_rows
@@ -62,6 +62,7 @@ class CampaignWork:
         self._waiting_since = self._rollout_began = time.monotonic()
         self._unsaved = False
         self._finished = FinishedTrials(records.run.trials / "finished")
+        self._series = RolloutSeries(spec, pools.training, records.run.trials)
         self.resumed_version: int | None = None
         """Version of the weights that a resumed session began with, until its first rollout has begun."""
 
@@ -70,9 +71,9 @@ class CampaignWork:
         note = lambda message: self._records.events.write(EventKind.NOTE, message=message)  # noqa: E731
         await hold_while_paused(self._records.run, note, is_over=self._server_end.done)
         with self._records.events.phase(self._phase("rollout")):
-            plan = rollout_plan(self._spec, rollout_id, self._pools.training)
+            plan = self._series.plan(rollout_id)
             left = self._left_by_an_earlier_session(plan)
-            running = run_rollout(
+            running = self._series.run(
                 self._world, plan, finished=left, on_trial=lambda trial: self._finished.add(rollout_id, trial)
             )
             result = await until_ended(running, self._server_end)
@@ -146,9 +147,10 @@ class CampaignWork:
         await self._evaluate_if_due(rollout_id)
         self._note_score(merged)
 
-    def close(self) -> None:
-        """Stop watching the server."""
+    async def close(self) -> None:
+        """Stop watching the server, and end what waits for a rollout that does not come."""
         self._server_end.cancel()
+        await self._series.close()
 
     def stop_requested(self) -> bool:
         """Whether the run's stop request exists."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 STALENESS = "train/staleness"
-"""Metric: trainer's weight version minus the version that sampled the batch."""
+"""Metric: trainer's weight version minus the version that sampled the batch's oldest turn."""
 
 
 class Batch(Protocol):
@@ -62,14 +62,20 @@ class Schedule:
     end: int
     save_every: int
     one_step: bool
+    carried_span: int = 0
+    """Versions that trials carried over from earlier rollouts may be older than the others."""
 
     def saves_after(self, rollout_id: int) -> bool:
         """Whether a checkpoint follows this rollout: on the cadence, and always after the last."""
         return (rollout_id + 1) % self.save_every == 0 or rollout_id + 1 == self.end
 
-    def lag_of(self, rollout_id: int) -> int:
-        """Versions that a batch is behind the trainer: none under sync and for the first batch after a start."""
-        return 1 if self.one_step and rollout_id > self.first else 0
+    def lags_of(self, rollout_id: int) -> range:
+        """Versions that a batch's oldest turn may be behind the trainer.
+
+        None under sync and for the first batch after a start, unless trials are carried over.
+        """
+        lag = 1 if self.one_step and rollout_id > self.first else 0
+        return range(lag, lag + self.carried_span + 1)
 
 
 async def run_pipeline(work: Work, schedule: Schedule) -> int:
@@ -116,9 +122,10 @@ async def _start(work: Work, rollout_id: int) -> Batch:
 
 
 def _check_lag(rollout_id: int, metrics: Metrics, schedule: Schedule) -> None:
-    found, expected = metrics[STALENESS], schedule.lag_of(rollout_id)
-    if found != expected:
+    found, expected = metrics[STALENESS], schedule.lags_of(rollout_id)
+    if found not in expected:
+        wanted = f"{expected.start}" if len(expected) == 1 else f"{expected.start} to {expected.stop - 1}"
         raise T1Error(
-            f"rollout {rollout_id} was sampled {found:g} weight versions before the trainer's, expected {expected}: "
+            f"rollout {rollout_id} was sampled {found:g} weight versions before the trainer's, expected {wanted}: "
             "the importance ratio would compare the wrong policies"
         )

@@ -27,6 +27,7 @@ from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.mismatch import refuse_first_gap, total
 from t1cli.terminal.trajectory.row import TrainingRow
+from t1cli.terminal.trajectory.versions import LagRule, lag_rule, require_spans
 
 _RANDOM_STATE = "random_state"
 _CRITIC_SEED_OFFSET = 1
@@ -70,14 +71,14 @@ class Trainer:
         """One step per role on one rollout's rows; slime's metric names, seconds under `perf/`."""
         self._between_steps = False
         started = time.monotonic()
-        sampled_by = _only_version(rows)
+        versions = _versions(rows, lag_rule(self._spec.rollout))
         batches = micro_batches(
             rows, max_tokens=self._spec.trainer.max_tokens_per_gpu, replay=self._spec.rollout.routing_replay
         )
-        metrics: Metrics = {"train/staleness": self._version - sampled_by, **_row_metrics(rows)}
+        metrics: Metrics = {"train/staleness": self._version - versions[0], **_row_metrics(rows)}
         advantages = self._advantages(rows, batches, metrics)
         if not self._critic_only(rollout_id):
-            self._train_actor(batches, advantages, sampled_by, metrics)
+            self._train_actor(batches, advantages, versions, metrics)
         self._version += 1
         self._next_rollout = rollout_id + 1
         self._between_steps = True
@@ -87,11 +88,13 @@ class Trainer:
     def publish(self) -> dict[str, Tensor]:
         """The actor's weights for the server; the behaviour snapshots rotate here, inside the caller's barrier.
 
-        Kept are what is published now and its predecessor, which sampled the batch that is still to be trained.
+        Kept are what is published now and its predecessor, which sampled the batch that is still to be trained, or as
+        many as trials may go on over.
         """
+        oldest = self._version - max(1, self._spec.rollout.max_staleness)
         weights = {name: tensor.detach().clone() for name, tensor in self._actor.model.state_dict().items()}
         if self._behaviour is not None:
-            self._snapshots = {at: state for at, state in self._snapshots.items() if at >= self._version - 1}
+            self._snapshots = {at: state for at, state in self._snapshots.items() if at >= oldest}
             self._snapshots[self._version] = weights
         return weights
 
@@ -157,18 +160,30 @@ class Trainer:
         return [per_row[list(batch.row_indices), None] * batch.response for batch in batches]
 
     def _train_actor(
-        self, batches: Sequence[MicroBatch], advantages: Sequence[Tensor], sampled_by: int, metrics: Metrics
+        self, batches: Sequence[MicroBatch], advantages: Sequence[Tensor], versions: Sequence[int], metrics: Metrics
     ) -> None:
         settings = _actor_settings(self._spec)
-        model = self._behaviour_model(sampled_by)
         started = time.monotonic()
-        old = behaviour_log_probs(model, batches, settings.temperature)
+        old = self._old_log_probs(batches, versions, settings.temperature)
         metrics["perf/log_probs_time"] = time.monotonic() - started
         self._gate_first_step(batches, old)
-        metrics |= free_routing_metrics(model, batches, settings.temperature)
+        metrics |= free_routing_metrics(self._behaviour_model(versions[-1]), batches, settings.temperature)
         started = time.monotonic()
         metrics |= actor_pass(self._actor, batches, advantages, old, settings)
         metrics["perf/actor_train_time"] = time.monotonic() - started
+
+    def _old_log_probs(
+        self, batches: Sequence[MicroBatch], versions: Sequence[int], temperature: float
+    ) -> list[Tensor]:
+        """Log-probs (B, P) per micro-batch, of every token under the weights that sampled it."""
+        old = behaviour_log_probs(self._behaviour_model(versions[0]), batches, temperature)
+        for version in versions[1:] if self._behaviour is not None else ():
+            newer = behaviour_log_probs(self._behaviour_model(version), batches, temperature)
+            old = [
+                torch.where(batch.versions == version, new, before)
+                for batch, new, before in zip(batches, newer, old, strict=True)
+            ]
+        return old
 
     def _gate_first_step(self, batches: Sequence[MicroBatch], old: Sequence[Tensor]) -> None:
         """Whatever sampled the first batch of a session holds the trainer's own weights, so the gap must be small."""
@@ -190,9 +205,10 @@ class Trainer:
 
 
 def keeps_old_actor(spec: ExperimentSpec) -> bool:
-    """Whether old log-probs come from a snapshot: as the spec says, else whenever generation runs ahead."""
+    """Whether old log-probs come from a snapshot: as the spec says, else whenever older weights may have sampled."""
     asked = spec.algorithm.keep_old_actor if isinstance(spec.algorithm, PPO) else None
-    return spec.rollout.pipeline != "sync" if asked is None else asked
+    older = spec.rollout.pipeline != "sync" or spec.rollout.unfinished == "continue"
+    return older if asked is None else asked
 
 
 def _make_actor(spec: ExperimentSpec, weights: Path | None) -> Role:
@@ -221,11 +237,13 @@ def _actor_settings(spec: ExperimentSpec) -> ActorSettings:
     return ActorSettings(RatioClip(algorithm.clip, high), spec.rollout.temperature, algorithm.correction.clip)
 
 
-def _only_version(rows: Sequence[TrainingRow]) -> int:
+def _versions(rows: Sequence[TrainingRow], rule: LagRule) -> tuple[int, ...]:
+    """The weight versions that sampled a batch, the oldest first. Raises T1Error when they lie too far apart."""
+    require_spans(rows, rule)
     versions = {version for row in rows for version in row.weight_versions}
-    if len(versions) != 1:
-        raise RuntimeError(f"one batch must come from one weight version, this one has {sorted(versions)}")
-    return versions.pop()
+    if not versions:
+        raise RuntimeError("no row of the batch says which weights sampled it")
+    return tuple(sorted(versions))
 
 
 def _row_metrics(rows: Sequence[TrainingRow]) -> Metrics:

@@ -9,20 +9,22 @@ from functools import lru_cache
 from typing import Any, Final
 
 from t1cli.launch.pause import hold_while_paused
-from t1cli.plugin.campaign import Campaign, campaign_of
+from t1cli.plugin.campaign import Campaign, campaign_of, load_tasks
 from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.checkpoints.scores import record_scores
 from t1cli.plugin.evaluation_job import assert_loaded, hand_over, tell
 from t1cli.plugin.patches.control_plane import patch_now
+from t1cli.plugin.settings import parse_settings, settings_text
 from t1cli.plugin.to_sample import evaluation_data, to_samples
 from t1cli.plugin.workers import trial_maker
-from t1cli.terminal.rollout.batch import run_rollout
+from t1cli.terminal.rollout.batch import RolloutResult
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult
 from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
-from t1cli.terminal.rollout.from_spec import rollout_plan
 from t1cli.terminal.rollout.result import TrialResult
+from t1cli.terminal.rollout.series import RolloutSeries
+from t1cli.terminal.sandbox.pool.background_loop import BackgroundLoop
 from t1cli.terminal.trajectory.store import save_rows
-from t1cli.terminal.trajectory.versions import LagRule, VersionClock
+from t1cli.terminal.trajectory.versions import LagRule, VersionClock, lag_rule
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,8 +45,7 @@ def generate_batch(args: Any, rollout_id: int) -> Any:
     campaign = campaign_of(args)
     keep(campaign.settings)
     asyncio.run(hold_while_paused(campaign.settings.run, _LOG.warning))
-    plan = rollout_plan(campaign.spec, rollout_id, campaign.tasks)
-    result = asyncio.run(run_rollout(campaign.world, plan, make_trial=trial_maker(args, campaign)))
+    result = _run(args, campaign, rollout_id)
     save_rows(campaign.settings.run.rollouts / f"rollout_{rollout_id:06d}.npz", result.rows)
     lag = _clock(campaign).lag(rollout_id, result.rows)
     samples = to_samples(
@@ -56,6 +57,21 @@ def generate_batch(args: Any, rollout_id: int) -> Any:
     return RolloutFnTrainOutput(samples=samples, metrics={**result.metrics, **known})
 
 
+def _run(args: Any, campaign: Campaign, rollout_id: int) -> RolloutResult:
+    series, loop = _series(settings_text(args))
+    work = series.run(campaign.world, series.plan(rollout_id), make_trial=trial_maker(args, campaign))
+    # A trial that goes on in the next rollout needs a loop that outlives this one.
+    return asyncio.run(loop.run(work) if campaign.spec.rollout.unfinished == "continue" else work)
+
+
+@lru_cache(maxsize=1)
+def _series(settings_json: str) -> tuple[RolloutSeries, BackgroundLoop]:
+    """This session's rollouts, which slime's rollout process plays one after the other, whatever engines it has."""
+    settings = parse_settings(settings_json)
+    tasks = load_tasks(settings.spec)
+    return RolloutSeries(settings.spec, tasks, settings.run.trials), BackgroundLoop("t1-rollouts")
+
+
 @lru_cache(maxsize=4)
 def _clock_of(run: str, session: int, rule: LagRule) -> VersionClock:
     return VersionClock(rule)
@@ -64,7 +80,7 @@ def _clock_of(run: str, session: int, rule: LagRule) -> VersionClock:
 def _clock(campaign: Campaign) -> VersionClock:
     """The clock of this session, which slime's rollout process keeps from rollout to rollout."""
     rollout, settings = campaign.spec.rollout, campaign.settings
-    return _clock_of(str(settings.run.path), settings.session, LagRule(rollout.pipeline, rollout.max_staleness))
+    return _clock_of(str(settings.run.path), settings.session, lag_rule(rollout))
 
 
 def evaluate(args: Any, rollout_id: int) -> Any:

@@ -1,6 +1,6 @@
 """slime's data source: the pool's tasks in the campaign's own order, which a resume finds again.
 
-slime saves and loads a data source's state below `--save` and `--load`; ours is one number.
+slime saves and loads a data source's state below `--save` and `--load`; ours is a position and what came back.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from t1cli.launch.json_files import read_json, write_json
 from t1cli.plugin.settings import settings_of
-from t1cli.terminal.rollout.draw import draw
-from t1cli.terminal.tasks.load import load_pool
+from t1cli.terminal.rollout.draw import tasks_at
 
 TASK_KEY: Final = "t1_task"
 """Key of a Sample's metadata that names its task."""
@@ -24,27 +23,30 @@ class TaskSource:
     trainers: what must hold before anything is trained is checked here."""
 
     def __init__(self, args: Any) -> None:
+        from t1cli.plugin.campaign import load_tasks
         from t1cli.plugin.checkpoints.guard import assert_own_directories
 
         self._args, self._settings = args, settings_of(args)
         assert_own_directories(args, self._settings)
         spec = self._settings.spec
-        self._tasks = load_pool(Path(spec.tasks.path), layout=spec.tasks.layout, families=spec.tasks.families)
+        self._tasks = load_tasks(spec)
         self._position = 0
         self._returned: list[list[Any]] = []
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         """`num_samples` groups: those that were given back first, then new ones."""
         groups, self._returned = self._returned[:num_samples], self._returned[num_samples:]
-        return groups + [self._group(self._position) for _ in range(num_samples - len(groups))]
+        first, self._position = self._position, self._position + num_samples - len(groups)
+        return groups + [self._group(position) for position in range(first, self._position)]
 
     def add_samples(self, samples: list[list[Any]]) -> None:
         """Take aborted groups back; they come first again."""
         self._returned = [*samples, *self._returned]
 
     def save(self, rollout_id: int) -> None:
-        """Record the position beside the checkpoint of this rollout."""
-        write_json(self._file(self._args.save, rollout_id), {"position": self._position - len(self._returned)})
+        """Record the position, and the groups that were given back, beside the checkpoint of this rollout."""
+        returned = [group[0].group_index for group in self._returned if group]
+        write_json(self._file(self._args.save, rollout_id), {"position": self._position, "returned": returned})
 
     def load(self, rollout_id: int | None = None) -> None:
         """Go on from the position of a checkpoint; without one the order starts over, and that is said."""
@@ -54,6 +56,7 @@ class TaskSource:
         if state is None:
             logger.warning("no task position beside rollout %d: the task order starts over", rollout_id)
         else:
+            self._returned = [self._group(int(position)) for position in state.get("returned", ())]
             self._position = int(state["position"])
 
     def __len__(self) -> int:
@@ -63,8 +66,7 @@ class TaskSource:
         from slime.utils.types import Sample  # type: ignore[import-not-found]
 
         spec = self._settings.spec
-        task = draw(self._tasks, rollout_id=position, count=1, seed=spec.seed, shuffle=spec.tasks.shuffle)[0]
-        self._position = position + 1
+        (task,) = tasks_at(self._tasks, (position,), seed=spec.seed, shuffle=spec.tasks.shuffle)
         count = self._args.n_samples_per_prompt
         return [
             Sample(

@@ -115,12 +115,45 @@ def _staleness(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
     lag, key = rollout.max_staleness, "rollout.max_staleness"
     block = tree.get("rollout")
     written = block is not None and block.get("max_staleness") is not None
+    if rollout.unfinished == "continue":
+        yield from _continued(rollout)
+        return
     if rollout.pipeline == "sync" and lag > 0:
         yield Contradiction(key, f"max_staleness {lag} under `pipeline: sync`, which never lags", "0, or leave it out")
     if rollout.pipeline == "one_step" and (lag > 1 or (lag == 0 and written)):
         yield Contradiction(key, f"max_staleness {lag} under `pipeline: one_step`, which lags by exactly 1", "1")
     if rollout.pipeline == "fully_async" and lag == 0:
         yield Contradiction(key, "`pipeline: fully_async` with max_staleness 0 could never train", "at least 1")
+    if rollout.pipeline == "fully_async" and rollout.unfinished == "repeat":
+        yield Contradiction(
+            "rollout.unfinished",
+            "nothing is unfinished under `pipeline: fully_async`: its trials run on from batch to batch",
+            "`drop`",
+        )
+
+
+def _continued(rollout: RolloutSpec) -> Iterator[Contradiction]:
+    """`unfinished: continue`: who lets rows span weight versions, and by how many."""
+    key = "rollout.unfinished"
+    if rollout.pipeline == "fully_async":
+        message = "nothing is unfinished under `pipeline: fully_async`: its trials run on from batch to batch"
+        yield Contradiction(key, message, "`drop`")
+        return
+    least = 1 if rollout.pipeline == "sync" else 2
+    if rollout.max_staleness < least:
+        yield Contradiction(
+            "rollout.max_staleness",
+            f"`unfinished: continue` under `pipeline: {rollout.pipeline}` trains turns that are {least} weight "
+            f"version{'s' if least > 1 else ''} old or older, max_staleness {rollout.max_staleness} forbids them",
+            f"at least {least}, or `unfinished: repeat`",
+        )
+    if rollout.harness != "builtin":
+        yield Contradiction(
+            key,
+            f"`continue` holds a trial between two turns, which only the built-in agent loop does, not "
+            f"{rollout.harness}",
+            "`repeat`, or `harness: builtin`",
+        )
 
 
 def _summary(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:

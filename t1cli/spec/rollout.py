@@ -26,7 +26,7 @@ class RolloutSpec(Block):
     pipeline: Literal["sync", "one_step", "fully_async"] = "sync"
     """`sync`: generate, then train. `one_step`: batch t+1 is generated while t trains. `fully_async`: no barrier."""
     max_staleness: NonNegativeInt = 0
-    """Weight versions a sample may lag behind; 0 under sync, 1 under one_step."""
+    """Weight versions a sample may lag behind; 0 under sync, 1 under one_step, more with `unfinished: continue`."""
     allow_staleness: bool = False
     """Accept a max_staleness of 8 or more, where the report's baselines collapsed."""
     num_rollouts: PositiveInt
@@ -37,6 +37,13 @@ class RolloutSpec(Block):
     """Trials per prompt."""
     over_sampling_batch_size: PositiveInt | None = None
     """Groups launched per rollout; the first `batch_size` finished are kept. Null means no surplus."""
+    unfinished: Literal["drop", "repeat", "continue"] = "drop"
+    """What becomes of surplus groups that still run when enough have finished, which are mostly the hard ones. `drop`:
+    their prompts wait for the next epoch. `repeat`: they come first in the next rollout. `continue`: they do, and their
+    trials go on there in the same sandboxes; a row then spans weight versions, so `max_staleness` must allow it."""
+    start_order: Literal["drawn", "longest_first"] = "longest_first"
+    """`longest_first`: groups whose tasks took longest in earlier rollouts are started first; it matters when not all
+    have a sandbox at once."""
     context_tokens: PositiveInt
     """The context wall of a trial: prompt, replies and observations together."""
     max_new_tokens_per_turn: PositiveInt

@@ -11,12 +11,14 @@ from functools import partial
 from t1cli.terminal.harness.agent import EXEC_GRACE_SECONDS, TurnNote
 from t1cli.terminal.harness.chat_template import ChatTemplate, Conversation, Reply
 from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
+from t1cli.terminal.harness.hold import hold_of
 from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.harness.observation import fitted, observation_text
 from t1cli.terminal.harness.summary import Summarizer, SummaryCounts
 from t1cli.terminal.rollout.outcome import StopReason
 from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
 from t1cli.terminal.trajectory.row import Turn
+
 
 class BuiltinAgent:
     """One trial's agent. What it has in public stays readable when `run` fails or is cancelled."""
@@ -41,6 +43,7 @@ class BuiltinAgent:
         self._engine, self._sandbox, self._template = engine, sandbox, template
         self._limits, self._trial_id, self._seed = limits, trial_id, seed
         self._on_turn = on_turn
+        self._hold = hold_of(engine)
         self._prompt_tokens = 0
         self._malformed_in_a_row = 0
         self._summarizer = Summarizer(template, limits)
@@ -51,7 +54,10 @@ class BuiltinAgent:
         return self._summarizer.counts
 
     async def run(self, instruction: str, *, deadline: float) -> StopReason:
-        """Play until a stop; `deadline` is in the event loop's time. Raises EngineError and SandboxError."""
+        """Play until a stop; `deadline` is in the event loop's time, less what was spent on hold.
+
+        Raises EngineError and SandboxError.
+        """
         conversation = self._template.begin(instruction)
         while (stop := self._out_of_budget(len(conversation.prompt_ids), deadline)) is None:
             generation = await self._reply(conversation.prompt_ids, deadline)
@@ -94,7 +100,7 @@ class BuiltinAgent:
             return StopReason.TURNS
         if prompt_tokens + self._limits.max_new_tokens_per_turn > self._limits.context_tokens:
             return StopReason.CONTEXT
-        if asyncio.get_running_loop().time() >= deadline:
+        if self._hold.clock() >= deadline:
             return StopReason.WALL
         return None
 
@@ -116,7 +122,7 @@ class BuiltinAgent:
             seed=_turn_seed(self._seed, name.removeprefix("t")),
         )
         try:
-            async with asyncio.timeout_at(deadline):
+            async with self._hold.until(deadline):
                 generation = await self._engine.generate(ids, rid=rid, sampling=sampling)
         except TimeoutError:
             return None
@@ -153,7 +159,7 @@ class BuiltinAgent:
     async def _run_command(
         self, generation: Generation, reply: Reply, text: str, deadline: float
     ) -> tuple[StopReason | None, str]:
-        left_seconds = deadline - asyncio.get_running_loop().time()
+        left_seconds = deadline - self._hold.clock()
         timeout_seconds = min(self._limits.command_timeout_seconds, left_seconds)
         if timeout_seconds <= 0:
             self._note(generation, text, kind="command")

@@ -7,10 +7,22 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from t1cli.errors import T1Error
+from t1cli.terminal.harness.engine import Engine
+from t1cli.terminal.harness.hold import Hold
+from t1cli.terminal.rollout.group_filter import Drops
+from t1cli.terminal.rollout.kept import (
+    KeepRule,
+    Kept,
+    KeptGroup,
+    PlayableTrial,
+    RunningTrial,
+    chosen,
+    ended,
+    relabelled,
+)
 from t1cli.terminal.rollout.ledger import ledger_of
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.metrics import RolloutPopulation, rollout_metrics
@@ -50,6 +62,12 @@ class RolloutPlan:
     """Hand over fewer groups than `accept` when the deadline has passed, instead of aborting."""
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 30.0
+    places: tuple[int, ...] = ()
+    """Where in the campaign's stream of tasks each of `tasks` stands; empty when the rollout id says it."""
+    start_order: tuple[int, ...] = ()
+    """Indexes of `tasks` in the order in which their groups are started; empty: as they stand."""
+    keep: KeepRule | None = None
+    """What still runs when enough groups have finished is left on hold to the next rollout; None: it is cancelled."""
 
 
 @dataclass(frozen=True)
@@ -67,24 +85,10 @@ class RolloutResult:
     seconds: float
     short: bool
     """Fewer groups than asked for."""
-
-
-class PlayableTrial(Protocol):
-    """A trial as a rollout handles it: `Trial` here, or one that is played on another node."""
-
-    plan: TrialPlan
-
-    def cancel(self, task: asyncio.Task[TrialResult], cause: str) -> None:
-        """End the trial, running as `task`, with outcome cancelled."""
-        ...
-
-    def cancelled_result(self) -> TrialResult:
-        """The result of a trial that was cancelled before its first step."""
-        ...
-
-    async def run(self) -> TrialResult:
-        """Play it to its end."""
-        ...
+    unfinished: tuple[int, ...] = ()
+    """Indexes of the plan's tasks whose groups would have finished, had there been more time."""
+    kept: tuple[int, ...] = ()
+    """Those of them that go on in the next rollout."""
 
 
 TrialMaker = Callable[[TrialWorld, TrialPlan, MeteredEngine], PlayableTrial]
@@ -97,15 +101,18 @@ async def run_rollout(
     on_trial: Callable[[TrialResult], None] | None = None,
     finished: Sequence[TrialResult] = (),
     make_trial: TrialMaker = Trial,
+    kept: Kept | None = None,
 ) -> RolloutResult:
-    """Run one rollout to its end. Raises RolloutAborted, MissingRouting and WrongRouting; leaves nothing running.
+    """Run one rollout to its end. Raises RolloutAborted, MissingRouting and WrongRouting.
 
-    `finished` are scored trials of this very rollout that an interrupted session left: they count as they are.
+    `finished` are scored trials of this very rollout that an interrupted session left: they count as they are. `kept`
+    is what the last rollout left on hold; what this one leaves is in it afterwards, and nothing else still runs.
     """
+    kept = kept or Kept()
     async with world.connect() as engine:
-        rollout = _Rollout(world, plan, MeteredEngine(engine), on_trial or (lambda _: None), make_trial)
+        rollout = _Rollout(world, plan, engine, on_trial or (lambda _: None), make_trial)
         rollout.take_over(finished)
-        return await rollout.run()
+        return await rollout.run(kept)
 
 
 def group_tasks(plan: RolloutPlan) -> dict[int, Task]:
@@ -117,8 +124,11 @@ def group_tasks(plan: RolloutPlan) -> dict[int, Task]:
 @dataclass
 class _Group:
     task: Task
+    place: int
     scored: list[TrialResult] = field(default_factory=list)
     given_up: bool = False
+    rollouts: int = 0
+    """Earlier rollouts that it ran in."""
 
 
 class _Rollout:
@@ -128,49 +138,97 @@ class _Rollout:
         self,
         world: TrialWorld,
         plan: RolloutPlan,
-        engine: MeteredEngine,
+        engine: Engine,
         on_trial: Callable[[TrialResult], None],
         make_trial: TrialMaker,
     ) -> None:
         self.world, self.plan, self.engine, self.on_trial = world, plan, engine, on_trial
         self.make_trial = make_trial
-        self.groups = {group_id: _Group(task) for group_id, task in group_tasks(plan).items()}
-        self.taken_over: tuple[TrialResult, ...] = ()
-        self.running: dict[asyncio.Task[TrialResult], PlayableTrial] = {}
+        places = plan.places or range(len(plan.tasks))
+        tasks = group_tasks(plan)
+        self.groups = {group_id: _Group(tasks[group_id], place) for group_id, place in zip(tasks, places, strict=True)}
+        self.running: dict[asyncio.Task[TrialResult], RunningTrial] = {}
+        self.engines: dict[str, MeteredEngine] = {}
+        """By trial id: what each of this rollout's trials sampled."""
+        self.drops = Drops(world.drops)
         self.accepted: list[int] = []
         self.ended: list[TrialResult] = []
+        self.kept: tuple[KeptGroup, ...] = ()
 
     def take_over(self, finished: Sequence[TrialResult]) -> None:
         """Count trials of an earlier session as finished, before anything is launched."""
         for result in finished:
-            group = self.groups[result.plan.group_id]
-            group.scored.append(result)
-            self.ended.append(result)
-            if len(group.scored) == self.plan.samples_per_prompt and len(self.accepted) < self.plan.accept:
-                self.accepted.append(result.plan.group_id)
-        self.taken_over = tuple(finished)
+            engine = MeteredEngine(self.engine)
+            # Of another session's engine, so the trial's own count is all there is.
+            engine.sampled_tokens = result.sampled_tokens + result.lost_tokens
+            engine.held_tokens = result.held_tokens
+            self._take(result, engine)
 
-    async def run(self) -> RolloutResult:
+    def _take(self, result: TrialResult, engine: MeteredEngine) -> None:
+        """Count a scored trial that this rollout did not play."""
+        self.engines[result.plan.trial_id] = engine
+        self.ended.append(result)
+        self._count_scored(result)
+
+    async def run(self, kept: Kept) -> RolloutResult:
         started = asyncio.get_running_loop().time()
         self.refill_until = started + self.plan.refill_seconds
         try:
-            have = {(result.plan.group_id, result.plan.sample) for result in self.taken_over}
-            for group_id in self.groups if len(self.accepted) < self.plan.accept else ():
-                for sample in range(self.plan.samples_per_prompt):
-                    if (group_id, sample) not in have:
-                        self._launch(group_id, sample, attempt=0)
+            await self._go_on_with(kept.take())
+            self._launch_missing()
             while self.running and len(self.accepted) < self.plan.accept:
                 await self._settle_next()
+            self.kept = self._hold()
+            await self._cancel_running(OVER_SAMPLED)
+            for trial in self._held():
+                await trial.engine.quiet()
+            result = self._result(asyncio.get_running_loop().time() - started)
         except BaseException:
+            self.kept = ()
             await self._cancel_running(INTERRUPTED)
             raise
-        await self._cancel_running(OVER_SAMPLED)
-        return self._result(asyncio.get_running_loop().time() - started)
+        kept.put(self.kept)
+        return result
+
+    async def _go_on_with(self, groups: Sequence[KeptGroup]) -> None:
+        """Take up what the last rollout left; what has no place in this one is cancelled."""
+        group_ids = {group.place: group_id for group_id, group in self.groups.items()}
+        strangers = [trial for kept in groups if kept.place not in group_ids for trial in kept.running]
+        going_on = [(group_ids[kept.place], kept) for kept in groups if kept.place in group_ids]
+        for group_id, kept in going_on:
+            self.groups[group_id].rollouts = kept.rollouts
+            for trial in kept.running:
+                trial.plan = replace(trial.plan, group_id=group_id)
+                trial.engine.reconnect(self.engine)
+                self._track(trial)
+            for result, engine in kept.scored:
+                self._take(relabelled(result, replace(result.plan, group_id=group_id), engine), engine)
+        await self._end(strangers, OVER_SAMPLED)
+        for _, kept in going_on:
+            for trial in kept.running:
+                trial.engine.go_on()
+
+    def _launch_missing(self) -> None:
+        """Start every sample that is neither finished nor under way."""
+        if len(self.accepted) >= self.plan.accept:
+            return
+        have = {(result.plan.group_id, result.plan.sample) for result in self.ended}
+        have |= {(trial.plan.group_id, trial.plan.sample) for trial in self.running.values()}
+        group_ids = list(self.groups)
+        for index in self.plan.start_order or range(len(group_ids)):
+            for sample in range(self.plan.samples_per_prompt):
+                if (group_ids[index], sample) not in have:
+                    self._launch(group_ids[index], sample, attempt=0)
 
     def _launch(self, group_id: int, sample: int, attempt: int) -> None:
-        trial = self.make_trial(self.world, self._trial_plan(group_id, sample, attempt), self.engine)
+        engine = MeteredEngine(self.engine, Hold() if self.plan.keep else None)
+        trial = self.make_trial(self.world, self._trial_plan(group_id, sample, attempt), engine)
         task = asyncio.create_task(self._after_backoff(trial), name=trial.plan.trial_id)
-        self.running[task] = trial
+        self._track(RunningTrial(task, trial, trial.plan, engine))
+
+    def _track(self, trial: RunningTrial) -> None:
+        self.running[trial.task] = trial
+        self.engines[trial.plan.trial_id] = trial.engine
 
     def _trial_plan(self, group_id: int, sample: int, attempt: int) -> TrialPlan:
         within = f"r{self.plan.rollout_id}-g{group_id}-s{sample}-a{attempt}"
@@ -195,18 +253,45 @@ class _Rollout:
     async def _settle_next(self) -> None:
         done, _ = await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
         for task in sorted(done, key=lambda task: self.running[task].plan.group_id):
-            plan = self.running.pop(task).plan
-            result = task.result()
+            trial = self.running.pop(task)
+            plan, result = trial.plan, trial.result()
             self._record(result)
-            group = self.groups[plan.group_id]
             if result.outcome.scored:
-                group.scored.append(result)
-                if len(group.scored) == self.plan.samples_per_prompt and len(self.accepted) < self.plan.accept:
-                    self.accepted.append(plan.group_id)
+                self._count_scored(result)
             elif result.outcome.cause in PERMANENT_CAUSES or self._past_refills():
-                group.given_up = True
+                self.groups[plan.group_id].given_up = True
             else:
                 self._launch(plan.group_id, plan.sample, plan.attempt + 1)
+
+    def _count_scored(self, result: TrialResult) -> None:
+        group = self.groups[result.plan.group_id]
+        group.scored.append(result)
+        if len(group.scored) == self.plan.samples_per_prompt and len(self.accepted) < self.plan.accept:
+            group.given_up = self.drops.takes(result.plan.group_id, self._by_sample(result.plan.group_id))
+            self.accepted += [] if group.given_up else [result.plan.group_id]
+
+    def _hold(self) -> tuple[KeptGroup, ...]:
+        """Put on hold what the next rollout goes on with."""
+        if self.plan.keep is None or len(self.accepted) < self.plan.accept:
+            return ()
+        candidates = [self._as_kept(group_id) for group_id in self._unfinished()]
+        kept = chosen([group for group in candidates if group.running or group.scored], self.plan.keep)
+        for group in kept:
+            for trial in group.running:
+                trial.engine.stop()
+        return kept
+
+    def _as_kept(self, group_id: int) -> KeptGroup:
+        group = self.groups[group_id]
+        mine = [trial for trial in self.running.values() if trial.plan.group_id == group_id and trial.is_under_way]
+        scored = [(result, self.engines[result.plan.trial_id]) for result in group.scored]
+        return KeptGroup(group.place, group.rollouts + 1, tuple(scored), tuple(mine))
+
+    def _unfinished(self) -> list[int]:
+        return [g for g, group in self.groups.items() if g not in self.accepted and not group.given_up]
+
+    def _held(self) -> list[RunningTrial]:
+        return [trial for group in self.kept for trial in group.running]
 
     def _past_refills(self) -> bool:
         return asyncio.get_running_loop().time() >= self.refill_until
@@ -217,46 +302,56 @@ class _Rollout:
         self.on_trial(result)
 
     async def _cancel_running(self, cause: str) -> None:
-        """Cancel what still runs, wait until all of it has cleaned up, and put it on record."""
-        interrupted = False
-        for task, trial in self.running.items():
-            trial.cancel(task, cause)
-        while pending := {task for task in self.running if not task.done()}:
-            try:
-                await asyncio.wait(pending)
-            except asyncio.CancelledError:
-                interrupted = True
-        for task, trial in self.running.items():
-            if task.cancelled():
-                # Cancelled before its first step.
-                self._record(trial.cancelled_result())
-            elif task.exception() is None:
-                self._record(task.result())
-        self.running.clear()
-        if interrupted:
-            raise asyncio.CancelledError
+        """Cancel what still runs and is not kept, wait until all of it has cleaned up, and put it on record."""
+        held = set(self._held())
+        await self._end([trial for trial in self.running.values() if trial not in held], cause)
+
+    async def _end(self, running: Sequence[RunningTrial], cause: str) -> None:
+        try:
+            await ended(running, cause)
+        finally:
+            for trial in running:
+                self.running.pop(trial.task, None)
+                if (result := trial.cancelled()) is not None:
+                    self._record(result)
 
     def _result(self, seconds: float) -> RolloutResult:
+        self.accepted += self.drops.undo(self.plan.accept - len(self.accepted))
         short = len(self.accepted) < self.plan.accept
         if short:
             self._accept_incomplete_groups()
         accepted = tuple(trial for group_id in sorted(self.accepted) for trial in self._by_sample(group_id))
-        before_tokens = sum(result.sampled_tokens + result.lost_tokens for result in self.taken_over)
-        ledger = ledger_of(self.ended, accepted, sampled_tokens=self.engine.sampled_tokens + before_tokens)
+        left = {result.plan.trial_id for group in self.kept for result, _ in group.scored}
+        trials = tuple(result for result in self.ended if result.plan.trial_id not in left)
+        ledger = ledger_of(trials, accepted, sampled_tokens=self._sampled_tokens(), dropped_groups=self.drops.group_ids)
         rows = tuple(row for trial in accepted for row in trial.rows)
         population = RolloutPopulation(
-            accepted=accepted, ended=tuple(self.ended), rows=rows, ledger=ledger, seconds=seconds
+            accepted=accepted,
+            ended=trials,
+            rows=rows,
+            ledger=ledger,
+            seconds=seconds,
+            held_tokens=tuple(trial.engine.sampled_tokens for trial in self._held()),
         )
+        indexes = {group.place: index for index, group in enumerate(self.groups.values())}
         return RolloutResult(
             rollout_id=self.plan.rollout_id,
             rows=rows,
             accepted=accepted,
-            trials=tuple(self.ended),
-            metrics=rollout_metrics(population),
+            trials=trials,
+            metrics=rollout_metrics(population) | self.drops.metrics(),
             ledger=ledger,
             seconds=seconds,
             short=short,
+            unfinished=tuple(indexes[self.groups[group_id].place] for group_id in self._unfinished()),
+            kept=tuple(indexes[group.place] for group in self.kept),
         )
+
+    def _sampled_tokens(self) -> int:
+        """What the engine's side says of the trials that ended here; those that go on are counted where they end."""
+        left = {id(engine) for group in self.kept for _, engine in group.scored}
+        left |= {id(trial.engine) for trial in self._held()}
+        return sum(engine.sampled_tokens for engine in self.engines.values() if id(engine) not in left)
 
     def _accept_incomplete_groups(self) -> None:
         """After the deadline valid siblings are all that a group has; without permission to be short, abort."""

@@ -86,6 +86,7 @@ def _record(result: TrialResult) -> dict[str, Any]:
         "notes": [asdict(note) for note in result.notes],
         "sampled_tokens": result.sampled_tokens,
         "lost_tokens": result.lost_tokens,
+        "held_tokens": result.held_tokens,
         "summaries": asdict(result.summaries),
         "seconds": dict(result.seconds),
         "budget_shortened": result.budget_shortened,
@@ -117,6 +118,7 @@ def _result(record: dict[str, Any], task: Task, rows: Path) -> TrialResult:
         notes=tuple(TurnNote(**note) for note in record["notes"]),
         sampled_tokens=record["sampled_tokens"],
         lost_tokens=record["lost_tokens"],
+        held_tokens=record.get("held_tokens", 0),
         # Records of before there were summaries have none.
         summaries=SummaryCounts(**record.get("summaries", {})),
         seconds=record["seconds"],

@@ -23,12 +23,14 @@ from t1cli.terminal.rewards.reward import RewardRule
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.rollout.batch import RolloutPlan
 from t1cli.terminal.rollout.budgets import Budgets, budgets_of
-from t1cli.terminal.rollout.draw import draw
+from t1cli.terminal.rollout.draw import tasks_at
+from t1cli.terminal.rollout.kept import KeepRule
 from t1cli.terminal.rollout.pacing import Pace, Slots
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.routing import RoutingShape
+from t1cli.terminal.trajectory.versions import lag_rule
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,41 @@ def build_world(
     )
 
 
-def rollout_plan(spec: ExperimentSpec, rollout_id: int, tasks: Sequence[Task]) -> RolloutPlan:
-    """What one rollout launches; the same for the same spec, rollout id and pool, so a resume draws the same tasks."""
-    launched = spec.rollout.over_sampling_batch_size or spec.rollout.batch_size
+def rollout_plan(
+    spec: ExperimentSpec, rollout_id: int, tasks: Sequence[Task], places: Sequence[int] | None = None
+) -> RolloutPlan:
+    """What one rollout launches; the same for the same spec, rollout id and pool, so a resume draws the same tasks.
+
+    `places`: where in the stream of tasks the draw stands, when the rollout id does not say it.
+    """
+    launched = groups_launched(spec)
     trials = launched * spec.rollout.samples_per_prompt
     waves = math.ceil(trials / sandbox_capacity(spec.sandbox))
+    places = range(rollout_id * launched, (rollout_id + 1) * launched) if places is None else places
     return RolloutPlan(
         rollout_id=rollout_id,
-        tasks=draw(tasks, rollout_id=rollout_id, count=launched, seed=spec.seed, shuffle=spec.tasks.shuffle),
+        tasks=tasks_at(tasks, places, seed=spec.seed, shuffle=spec.tasks.shuffle),
         accept=spec.rollout.batch_size,
         samples_per_prompt=spec.rollout.samples_per_prompt,
         # Every wave may use its whole wall, and what the last one lost gets one more.
         refill_seconds=(waves + 1) * spec.rollout.trial_wall_seconds,
         # slime needs the full batch.
         allow_short=isinstance(spec.engine, EmbeddedEngine),
+        places=tuple(places),
+        keep=_keep_rule(spec, rollout_id),
     )
+
+
+def groups_launched(spec: ExperimentSpec) -> int:
+    """Groups that one rollout launches, the surplus included."""
+    return spec.rollout.over_sampling_batch_size or spec.rollout.batch_size
+
+
+def _keep_rule(spec: ExperimentSpec, rollout_id: int) -> KeepRule | None:
+    if spec.rollout.unfinished != "continue" or rollout_id + 1 >= spec.rollout.num_rollouts:
+        return None
+    # An evaluation between two rollouts needs sandboxes too, and so does the next rollout's own start.
+    return KeepRule(lag_rule(spec.rollout).allowed_span, sandbox_capacity(spec.sandbox) // 2)
 
 
 def routing_shape(spec: ExperimentSpec) -> RoutingShape | None:

@@ -5,22 +5,34 @@ Nothing is booked as what is left over, so that a token the assembly lost is mis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.trajectory.audit import ACCOUNTS, TokenLedger
 
 
-def ledger_of(ended: Sequence[TrialResult], accepted: Sequence[TrialResult], *, sampled_tokens: int) -> TokenLedger:
-    """Books all tokens of all trials of a rollout; `sampled_tokens` comes from the engine's side."""
+def ledger_of(
+    ended: Sequence[TrialResult],
+    accepted: Sequence[TrialResult],
+    *,
+    sampled_tokens: int,
+    dropped_groups: Collection[int] = (),
+) -> TokenLedger:
+    """Books all tokens of all trials of a rollout; `sampled_tokens` comes from the engine's side.
+
+    `dropped_groups`: ids of those that `rollout.dynamic_filter` dropped.
+    """
     ledger = TokenLedger(sampled=sampled_tokens)
     accepted_ids = {trial.plan.trial_id for trial in accepted}
     for trial in ended:
         if trial.plan.trial_id in accepted_ids:
             _book_rows(ledger, trial)
             # Cut off by the trial's deadline: sampled, but no reply that the policy finished.
-            ledger.book("truncation", trial.lost_tokens)
+            ledger.book("truncation", trial.lost_tokens - trial.held_tokens)
+            ledger.book("over_sampling", trial.held_tokens)
+        elif trial.outcome.scored and trial.plan.group_id in dropped_groups:
+            ledger.book("filter", trial.sampled_tokens + trial.lost_tokens)
         elif trial.outcome.scored or trial.outcome.boundary is Boundary.CANCELLED:
             ledger.book("over_sampling", trial.sampled_tokens + trial.lost_tokens)
         else:

@@ -32,6 +32,8 @@ class RolloutPopulation:
     rows: tuple[TrainingRow, ...]
     ledger: TokenLedger
     seconds: float
+    held_tokens: tuple[int, ...] = ()
+    """What every trial has sampled that goes on in the next rollout; in no other figure of this one."""
 
     @property
     def lost(self) -> list[TrialResult]:
@@ -150,6 +152,11 @@ def _tokens(population: RolloutPopulation) -> dict[str, float]:
             if versions
             else {}
         ),
+        **(
+            {"terminal/rows_of_several_versions": float(sum(len(set(r.weight_versions)) > 1 for r in population.rows))}
+            if len(set(versions)) > 1
+            else {}
+        ),
         **_mean("terminal/turns_mean", [t.turns for t in population.accepted]),
     }
 
@@ -200,7 +207,8 @@ def _selection(population: RolloutPopulation) -> dict[str, float]:
     # Cancelled because the batch was full: these ran at that moment, unlike those that had finished too late to count.
     live = sum(t.outcome.boundary is Boundary.CANCELLED for t in population.cancelled)
     return {
-        "terminal/live_trials": float(live),
+        "terminal/live_trials": float(live + len(population.held_tokens)),
+        **_held(population.held_tokens),
         "terminal/cancelled": float(cancelled.total()),
         **{f"terminal/accepted/{family}": float(n) for family, n in accepted.items()},
         **{f"terminal/cancelled/{family}": float(n) for family, n in cancelled.items()},
@@ -209,6 +217,10 @@ def _selection(population: RolloutPopulation) -> dict[str, float]:
         **_cancelled_by_difficulty(population),
         **_mean("terminal/turns_mean_cancelled", [t.turns for t in population.cancelled]),
     }
+
+
+def _held(tokens: Sequence[int]) -> dict[str, float]:
+    return {"terminal/held_trials": float(len(tokens)), "terminal/held_tokens": float(sum(tokens))} if tokens else {}
 
 
 def _cancelled_by_difficulty(population: RolloutPopulation) -> dict[str, float]:

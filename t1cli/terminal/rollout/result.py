@@ -43,6 +43,8 @@ class TrialResult:
     """Tokens of finished replies."""
     lost_tokens: int = 0
     """Tokens of replies that were cut off by a deadline or a cancellation."""
+    held_tokens: int = 0
+    """Of them, those of replies that were cut off because a rollout ended, and sampled anew in the next one."""
     summaries: SummaryCounts = field(default_factory=SummaryCounts)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By part: queue, create, place, agent, verifier_queue, grade, close."""

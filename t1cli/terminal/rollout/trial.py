@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from typing import TypeVar
 from t1cli.errors import T1Error
 from t1cli.terminal.harness.agent import Agent, HarnessError
 from t1cli.terminal.harness.engine import Engine, EngineError
+from t1cli.terminal.harness.hold import hold_of
 from t1cli.terminal.harness.shielded import finish
 from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.failure import VerifierError
@@ -43,6 +43,7 @@ class Trial:
     def __init__(self, world: TrialWorld, plan: TrialPlan, engine: Engine) -> None:
         self.plan = plan
         self._world, self._engine = world, engine
+        self._hold = hold_of(engine)
         self._budgets: Budgets = world.budgets(plan.task)
         self._agent: Agent | None = None
         text = world.template.text if isinstance(world.template, HasText) else None
@@ -227,11 +228,11 @@ class Trial:
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
-        started = time.monotonic()
+        started = self._now()
         try:
             yield
         finally:
-            self._seconds[part] = self._seconds.get(part, 0.0) + time.monotonic() - started
+            self._seconds[part] = self._seconds.get(part, 0.0) + self._now() - started
 
     @contextmanager
     def _part(self, part: str, boundary: Boundary) -> Iterator[None]:
@@ -254,9 +255,9 @@ class Trial:
                 detail = "".join(traceback.format_exception(error, limit=-4))
                 raise TrialLost(boundary, f"{part}_{type(error).__name__}", detail) from error
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+    def _now(self) -> float:
+        # What a trial spends on hold between two rollouts is not its time.
+        return self._hold.clock()
 
 
 def _owner_of_sandbox_error(part_boundary: Boundary) -> Boundary:

@@ -2,6 +2,7 @@
 
 Under `sync` the lag is always 0. Under `one_step` it is 0 for the first rollout of a session, a resumed one included,
 and exactly 1 afterwards. Under `fully_async` it is bounded by `max_staleness`, and so are the versions within one row.
+Where unfinished trials go on in the next rollout, the oldest turn may lag further, up to `max_staleness`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from t1cli.errors import T1Error
+from t1cli.spec.rollout import RolloutSpec
 from t1cli.terminal.trajectory.row import TrainingRow
 
 UNPUSHED: Final = 0
@@ -23,18 +25,29 @@ class LagRule:
 
     pipeline: str
     max_staleness: int
+    continues: bool = False
+    """Unfinished trials of a rollout go on in the next one."""
 
     @property
     def allowed_span(self) -> int:
         """Versions that the turns of one row, and the rows of one batch, may lie apart."""
-        return self.max_staleness if self.pipeline == "fully_async" else 0
+        if self.pipeline == "fully_async":
+            return self.max_staleness
+        # A batch that is generated one step ahead has spent one of its versions on that.
+        ahead = 1 if self.pipeline == "one_step" else 0
+        return max(0, self.max_staleness - ahead) if self.continues else 0
 
     def expected(self, rollouts_before: int) -> range:
         """Lags that are right after so many rollouts of the session."""
         if self.pipeline == "fully_async":
             return range(self.max_staleness + 1)
         lag = 1 if self.pipeline == "one_step" and rollouts_before > 0 else 0
-        return range(lag, lag + 1)
+        return range(lag, lag + self.allowed_span + 1)
+
+
+def lag_rule(rollout: RolloutSpec) -> LagRule:
+    """What a spec's rollout block promises."""
+    return LagRule(rollout.pipeline, rollout.max_staleness, rollout.unfinished == "continue")
 
 
 def require_spans(rows: Sequence[TrainingRow], rule: LagRule) -> None:
@@ -51,7 +64,8 @@ def _require_span(versions: Sequence[int], rule: LagRule, what: str) -> None:
             f"{what}: its turns were sampled by weight versions {min(versions)} to {max(versions)}, "
             f"{rule.pipeline} allows {rule.allowed_span} apart",
             where="rollout.max_staleness",
-            hint="no weights may be pushed while a batch is generated; `fully_async` with max_staleness allows it",
+            hint="no weights may be pushed while a batch is generated; with max_staleness, `pipeline: fully_async` and "
+            "`unfinished: continue` allow it",
         )
 
 

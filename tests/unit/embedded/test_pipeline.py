@@ -125,6 +125,23 @@ def test_a_wrong_lag_is_an_error_not_a_bias(synthetic_rows: MakeRows) -> None:
         asyncio.run(run_pipeline(work, Schedule(0, 2, 9, one_step=False)))
 
 
+def test_trials_that_were_carried_over_may_lag_further_and_no_more(synthetic_rows: MakeRows) -> None:
+    assert (
+        asyncio.run(
+            run_pipeline(
+                FakeWork(synthetic_rows(2, seed=1), trainer_version=2), Schedule(0, 2, 9, False, carried_span=2)
+            )
+        )
+        == 2
+    )
+    with pytest.raises(T1Error, match="3 weight versions before the trainer's, expected 0 to 2"):
+        asyncio.run(
+            run_pipeline(
+                FakeWork(synthetic_rows(2, seed=1), trainer_version=3), Schedule(0, 2, 9, False, carried_span=2)
+            )
+        )
+
+
 def test_a_finished_campaign_has_nothing_to_do(synthetic_rows: MakeRows) -> None:
     work = FakeWork(synthetic_rows(2, seed=1))
     assert asyncio.run(run_pipeline(work, Schedule(5, 5, 2, one_step=True))) == 5 and work.log == []

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from t1cli.embedded.batches import micro_batches
 from t1cli.embedded.trainer import Trainer
 from t1cli.errors import Refused, T1Error
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
 from t1cli.spec.experiment import ExperimentSpec
-from t1cli.terminal.trajectory.row import TrainingRow
+from t1cli.terminal.trajectory.row import TrainingRow, TurnRecord
 
 MakeSpec = Callable[..., ExperimentSpec]
 MakeRows = Callable[..., list[TrainingRow]]
@@ -140,8 +141,39 @@ def test_the_old_actor_is_the_snapshot_that_sampled(
 
 def test_a_batch_of_two_versions_is_an_error(tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows) -> None:
     rows = [*synthetic_rows(2, seed=1, version=0), *synthetic_rows(2, seed=2, version=1)]
-    with pytest.raises(RuntimeError, match="one weight version"):
+    with pytest.raises(T1Error, match="batch: its turns were sampled by weight versions 0 to 1"):
         trainer_in(tmp_path, tiny_spec()).train(0, rows)
+
+
+def over_two_versions(row: TrainingRow) -> TrainingRow:
+    """The row as a trial leaves it that went on after new weights had come: one turn under 0, one under 1."""
+    first = row.response_start
+    second = first + 5
+    turns = (TurnRecord(0, "strict", first, 3, 0), TurnRecord(1, "strict", second, len(row.tokens) - second, 0))
+    return replace(row, weight_versions=(0, 1), audit=replace(row.audit, records=turns))
+
+
+@pytest.mark.catalogue("C9")
+def test_every_token_is_compared_with_the_weights_that_sampled_it(
+    tmp_path: Path, tiny_spec: MakeSpec, synthetic_rows: MakeRows
+) -> None:
+    spec = tiny_spec("rollout.unfinished=continue", "rollout.max_staleness=1", "algorithm.actor_learning_rate=0.01")
+    trainer = trainer_in(tmp_path, spec)
+    trainer.publish()
+    trainer.train(0, synthetic_rows(6, seed=6, version=0))
+    trainer.publish()
+    batches = micro_batches([over_two_versions(row) for row in synthetic_rows(6, seed=7)], max_tokens=99, replay=True)
+    mixed, old, new = (trainer._old_log_probs(batches, versions, 1.0) for versions in ((0, 1), (0,), (1,)))
+    for batch, found, before, after in zip(batches, mixed, old, new, strict=True):
+        sampled = batch.loss_mask.bool()
+        first, second = sampled & (batch.versions == 0), sampled & (batch.versions == 1)
+        assert first.sum() == 3 * len(batch.row_indices) and torch.equal(first | second, sampled)
+        assert torch.equal(found[first], before[first]) and torch.equal(found[second], after[second])
+        assert not torch.equal(before[sampled], after[sampled])
+    metrics = trainer.train(1, [over_two_versions(row) for row in synthetic_rows(6, seed=7)])
+    assert metrics["train/staleness"] == 1 and abs(metrics["train/ppo_kl"]) > 1e-6
+    with pytest.raises(ValueError, match="2 weight versions for 0 turns"):
+        micro_batches([replace(synthetic_rows(1, seed=7)[0], weight_versions=(0, 1))], max_tokens=99, replay=True)
 
 
 def test_weights_alone_are_no_ground_to_resume_on(

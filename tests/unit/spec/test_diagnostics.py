@@ -112,6 +112,27 @@ def test_overrides_that_are_wrong(base: str, problems: Break, override: str, mes
         (["rollout.max_staleness=2"], "max_staleness", "under `pipeline: sync`"),
         (["rollout.pipeline=one_step", "rollout.max_staleness=2"], "max_staleness", "lags by exactly 1"),
         (["rollout.pipeline=fully_async"], "rollout:", "could never train"),
+        (["rollout.unfinished=continue"], "rollout:", "trains turns that are 1 weight version old"),
+        (
+            ["rollout.pipeline=one_step", "rollout.max_staleness=1", "rollout.unfinished=continue"],
+            "max_staleness",
+            "2 weight versions old or older, max_staleness 1 forbids",
+        ),
+        (
+            ["rollout.pipeline=fully_async", "rollout.max_staleness=2", "rollout.unfinished=continue"],
+            "unfinished",
+            "nothing is unfinished under `pipeline: fully_async`",
+        ),
+        (
+            ["rollout.pipeline=fully_async", "rollout.max_staleness=2", "rollout.unfinished=repeat"],
+            "unfinished",
+            "nothing is unfinished under `pipeline: fully_async`",
+        ),
+        (
+            ["rollout.max_staleness=1", "rollout.unfinished=continue", "rollout.harness=terminus-2"],
+            "unfinished",
+            "only the built-in agent loop does, not terminus-2",
+        ),
         (["rollout.summary.trigger_tokens=9"], "summary.trigger_tokens", "without summaries"),
         (
             ["rollout.summary={kind: summarize, trigger_tokens: 600, max_new_tokens: 9}"],
