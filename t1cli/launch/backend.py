@@ -35,6 +35,8 @@ class Invocation:
     """slime's per-role overrides; None where there is no role file."""
     job: Mapping[str, Any] | None = None
     """What Ray's job server would be given; None for a process of this machine."""
+    evaluation_argv: tuple[str, ...] | None = None
+    """The evaluation of step 0 that the job runs first, where the campaign's own entry never makes one."""
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class DryRun:
     def to_json(self) -> dict[str, Any]:
         """One JSON object with `format_version` first."""
         role_file: Mapping[str, Any] | None = self.invocation.role_file
+        first = self.invocation.evaluation_argv
         return {
             "format_version": FORMAT_VERSION,
             "name": self.name,
@@ -57,6 +58,7 @@ class DryRun:
             "engine": self.engine,
             "job_id": None,
             "argv": list(self.invocation.argv),
+            "evaluation_argv": None if first is None else list(first),
             "env": dict(self.invocation.env),
             "role_file": role_file,
             "job": None if self.invocation.job is None else dict(self.invocation.job),

@@ -21,7 +21,7 @@ from t1cli.launch.redaction import Redactor, names_a_secret
 from t1cli.launch.resume import family_digest
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_compile import compile_session
-from t1cli.launch.slime_job import SessionPlace, job_json
+from t1cli.launch.slime_job import SessionPlace, evaluation_before, job_json
 from t1cli.launch.slime_occupation import occupation_of
 from t1cli.launch.slime_start import owners, start_point
 from t1cli.launch.slime_submit import Submission, submit
@@ -48,11 +48,13 @@ class SlimeBackend:
         compiled = compile_session(loaded.spec, run, start)
         place = SessionPlace(run, session, family, loaded.digest)
         redactor = Redactor.of_environment(None, loaded.spec.model_dump(mode="json"))
+        first = evaluation_before(compiled, place)
         return Invocation(
             redactor.argv(compiled.argv),
             redactor.json(dict(compiled.env)),
             redactor.json(compiled.role_file) if compiled.role_file is not None else None,
             redactor.json(job_json(loaded.spec, place, compiled)),
+            None if first is None else redactor.argv(first),
         )
 
     def occupation(self, campaign: Path) -> Occupation | None:

@@ -76,9 +76,13 @@ def job_json(spec: ExperimentSpec, place: SessionPlace, compiled: Compiled) -> d
 
 
 def commands(compiled: Compiled, place: SessionPlace) -> list[list[str]]:
-    """What the job runs, one after the other: before the first session's training, the evaluation of step 0."""
-    evaluation = compiled.evaluation_argv if place.session == 1 else None
-    return [["python3", *argv] for argv in (evaluation, compiled.argv) if argv is not None]
+    """What the job runs, one after the other."""
+    return [["python3", *argv] for argv in (evaluation_before(compiled, place), compiled.argv) if argv is not None]
+
+
+def evaluation_before(compiled: Compiled, place: SessionPlace) -> tuple[str, ...] | None:
+    """The evaluation of step 0, which goes before the training of a campaign's first session alone."""
+    return compiled.evaluation_argv if place.session == 1 else None
 
 
 def write_job_files(spec: ExperimentSpec, place: SessionPlace, compiled: Compiled) -> Path:

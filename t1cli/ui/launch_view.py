@@ -46,6 +46,8 @@ def print_dry_run(found: DryRun) -> None:
     console = answer()
     console.print(f"{found.name}   plan {found.digest} {found.verdict}   engine {found.engine}")
     console.print(f"run   {found.run_dir}")
+    if found.invocation.evaluation_argv is not None:
+        console.print(f"first {shlex.join(found.invocation.evaluation_argv)}")
     console.print(f"argv  {shlex.join(found.invocation.argv)}")
     for name, value in found.invocation.env.items():
         console.print(f"env   {name}={value}")

@@ -48,11 +48,19 @@ def pairs(argv: Sequence[str]) -> Iterator[str]:
     yield line
 
 
+def difference(first: Sequence[str], then: Sequence[str]) -> list[str]:
+    """An argument list by what it has and lacks against the one after it."""
+    ours, theirs = list(pairs(first[1:])), list(pairs(then[1:]))
+    return [f"+ {pair}" for pair in ours if pair not in theirs] + [f"- {pair}" for pair in theirs if pair not in ours]
+
+
 def readable(answer: dict[str, Any], tmp_path: Path) -> str:
     entry, *argv = answer["argv"]
     job = json.loads(json.dumps(answer["job"]))
     same = job["runtime_env"].pop("env_vars") == answer["env"]
+    first = answer["evaluation_argv"]
     sections = {
+        **({} if first is None else {f"first, entry {first[0]}": difference(first, answer["argv"])}),
         f"entry {entry}": list(pairs(argv)),
         "environment": [f"{name}={value}" for name, value in answer["env"].items()],
         "role file": yaml.safe_dump(answer["role_file"], sort_keys=False).splitlines() if answer["role_file"] else [],
