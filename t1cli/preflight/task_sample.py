@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from t1cli.terminal.tasks.task import Task
     from t1cli.terminal.tasks.vet import VetResult
 
-OF_A_POOL = 16
+OF_A_POOL = 8
 """Leases that a sample takes at once of servers whose cores are not known here."""
 
 

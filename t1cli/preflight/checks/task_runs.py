@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from t1cli.preflight.check import NOT_A_NODE, Check, Context, Kept, Saw, failed, passed, skipped, warned
-from t1cli.preflight.checks.sandboxes import LEASE_WAIT_SECONDS
 from t1cli.preflight.guarded import ProbeBroke, ask_guarded
 from t1cli.preflight.interval import Z_90, wilson
 from t1cli.preflight.task_pool import state_of, tasks_of
@@ -16,6 +15,8 @@ from t1cli.preflight.task_pool import state_of, tasks_of
 # 25 reports out of 25 put the lower bound above 0.9; a pool that is right needs no more.
 MOST_SAMPLED = 40
 LOCAL_SECONDS = 230.0
+LEASE_WAIT_SECONDS = 300.0
+"""A pool that had a lease for the probe has one for each sampled task in turn."""
 POOL_SECONDS = 900.0
 """Containers take their time; three of them for each sampled task."""
 KEPT_SECONDS = 7 * 24 * 3600.0
