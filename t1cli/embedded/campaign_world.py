@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
+from t1cli.terminal.rollout.group_filter import group_filter, neutral_samples
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.from_spec import sandbox_provider
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
@@ -48,4 +49,6 @@ def load_pools(spec: ExperimentSpec) -> tuple[tuple[Task, ...], tuple[Task, ...]
 def campaign_world(spec: ExperimentSpec, run: RunDirectory, site: CampaignSite, *, url: str) -> TrialWorld:
     """The world of this campaign's trials, talking to the inference server at `url`."""
     place = RunPlace(owner=site.owner, run_name=f"{run.name}-{run.attempt}", trials_dir=run.trials)
-    return build_world(spec, provider=site.provider, template=TinyChatTemplate(), engine_url=url, place=place)
+    world = build_world(spec, provider=site.provider, template=TinyChatTemplate(), engine_url=url, place=place)
+    path = spec.rollout.dynamic_filter
+    return world if path is None else replace(world, drops=group_filter(path, samples_of=neutral_samples))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,12 +15,15 @@ from typing import Any, Final, TypeVar, cast
 
 from t1cli.errors import Refused
 from t1cli.plugin.settings import Settings, parse_settings, settings_text
+from t1cli.plugin.to_sample import to_samples
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.chat.command_template import CommandTemplate
 from t1cli.terminal.harness.chat.load import checkpoint_renderer
 from t1cli.terminal.harness.chat_template import ChatTemplate
 from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
+from t1cli.terminal.rollout.group_filter import group_filter
+from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.from_spec import sandbox_provider
 from t1cli.terminal.sandbox.leases import NODE_PREFIX
@@ -60,8 +63,18 @@ class Campaign:
 
 
 def campaign_of(args: Any) -> Campaign:
-    """The campaign of slime's namespace; made once per process and engine address."""
-    return open_campaign(settings_text(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
+    """The campaign of slime's namespace; made once per process and engine address, with slime's filter of groups."""
+    campaign = open_campaign(settings_text(args), f"http://{args.sglang_router_ip}:{args.sglang_router_port}")
+    path = campaign.spec.rollout.dynamic_filter
+    if path is None:
+        return campaign
+    return replace(campaign, world=replace(campaign.world, drops=group_filter(path, args=args, samples_of=_samples)))
+
+
+def _samples(trials: Sequence[TrialResult]) -> list[Any]:
+    """One group as slime's filters get it."""
+    rows = [row for trial in trials for row in trial.rows]
+    return to_samples(rows, first_index=0, with_routing=False)[0]
 
 
 def provider_of(settings: Settings) -> SandboxProvider:

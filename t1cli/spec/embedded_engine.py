@@ -43,7 +43,6 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
         ),
         "rollout.thinking": (rollout.thinking == "on", "the model here has no thinking"),
         "rollout.stop_token_ids": (bool(rollout.stop_token_ids), "a reply ends with the model's own token here"),
-        "rollout.dynamic_filter": (rollout.dynamic_filter is not None, "no group is filtered here"),
         "trainer.attention_dropout": (spec.trainer.attention_dropout > 0, "there is no dropout here"),
         "trainer.hidden_dropout": (spec.trainer.hidden_dropout > 0, "there is no dropout here"),
         "checkpoint.load_dir": (spec.checkpoint.load_dir is not None, "a campaign goes on from its own run here"),

@@ -113,6 +113,24 @@ def staleness(draft: Draft) -> Iterator[Finding]:
     )
 
 
+def filter_without_surplus(draft: Draft) -> Iterator[Finding]:
+    """Groups are dropped out of the surplus; where there is none, the batch needs them after all."""
+    rollout = draft.spec.rollout
+    # slime's own loop, which runs under fully_async, samples further groups until the batch is full.
+    if rollout.dynamic_filter is None or rollout.pipeline == "fully_async":
+        return
+    if (rollout.over_sampling_batch_size or rollout.batch_size) > rollout.batch_size:
+        return
+    yield draft.finding(
+        "T-filter",
+        "warning",
+        key="rollout.dynamic_filter",
+        message=f"{rollout.batch_size} groups are launched and {rollout.batch_size} trained on: every group that the "
+        f"filter drops is taken back, because the batch has to be full",
+        fix=f"--set rollout.over_sampling_batch_size={-(-rollout.batch_size * 5 // 4)}",
+    )
+
+
 def colocated_pipeline(draft: Draft) -> Iterator[Finding]:
     """slime's asynchronous driver asserts that engines and trainers do not share GPUs."""
     rollout = draft.spec.rollout
@@ -144,4 +162,12 @@ def step_below_data_parallel(draft: Draft) -> Iterator[Finding]:
     )
 
 
-RULES = (default_timeouts, slow_save, old_policy, staleness, colocated_pipeline, step_below_data_parallel)
+RULES = (
+    default_timeouts,
+    slow_save,
+    old_policy,
+    staleness,
+    filter_without_surplus,
+    colocated_pipeline,
+    step_below_data_parallel,
+)

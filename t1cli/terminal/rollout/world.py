@@ -15,6 +15,7 @@ from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.budgets import Budgets
+from t1cli.terminal.rollout.group_filter import GroupFilter
 from t1cli.terminal.rollout.pacing import Pace, Slots
 from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxProvider
 from t1cli.terminal.tasks.task import Task
@@ -59,6 +60,8 @@ class TrialWorld:
     """Places for running verifiers."""
     make_agent: AgentMaker = BuiltinAgent
     """The agent loop of every trial."""
+    drops: GroupFilter | None = None
+    """Why a full group of trials is dropped before training; null keeps all."""
     seed: int = 0
     create_seconds: float = 120.0
     close_seconds: float = 30.0
