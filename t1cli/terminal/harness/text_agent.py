@@ -14,6 +14,7 @@ from t1cli.terminal.harness.agent import HarnessError, TurnNote
 from t1cli.terminal.harness.chat.renderer import Renderer
 from t1cli.terminal.harness.chat_template import ChatTemplate, cut_middle
 from t1cli.terminal.harness.engine import Engine, EngineError, Generation, Sampling
+from t1cli.terminal.harness.hold import hold_of
 from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.harness.observation import fitted, observation_text
 from t1cli.terminal.harness.session.chat_request import CONTEXT_LENGTH, TURN_LIMIT
@@ -106,6 +107,7 @@ class TextAgent:
         self.notes: list[TurnNote] = []
         self._harness, self._servers, self._parts, self._on_turn = harness, servers, parts, on_turn
         self._engine = _TimedEngine(parts.engine)
+        self._hold = hold_of(parts.engine)
         self._report = SessionReport()
 
     @property
@@ -114,7 +116,7 @@ class TextAgent:
         return self._report.lost_tokens
 
     async def run(self, instruction: str, *, deadline: float) -> StopReason:
-        """Play the harness to its end; `deadline` is in the event loop's time.
+        """Play the harness to its end; `deadline` is in the event loop's time, less what was spent on hold.
 
         Raises EngineError, SandboxError and HarnessError, and the T1Error (missing or wrong routing) of a turn.
         """
@@ -122,7 +124,7 @@ class TextAgent:
         shell = HarnessSandbox(
             parts.sandbox,
             command_seconds=parts.limits.command_timeout_seconds,
-            left=lambda: deadline - self._now(),
+            left=lambda: deadline - self._hold.clock(),
             on_result=self._ran,
         )
         async with (
@@ -158,7 +160,10 @@ class TextAgent:
         """The harness's own end, or that it was still running at the deadline."""
         playing = asyncio.ensure_future(_contained(self._harness, trial))
         try:
-            await asyncio.wait({playing}, timeout=deadline - self._now())
+            async with self._hold.until(deadline):
+                await asyncio.wait({playing})
+        except TimeoutError:
+            pass
         finally:
             is_late = not playing.done()
             if is_late:
@@ -190,10 +195,6 @@ class TextAgent:
         if ending not in get_args(Ending):
             raise HarnessError("harness_wrong_ending", f"returned {ending!r}, expected {', '.join(get_args(Ending))}")
         return StopReason(ending)
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
     def _take(self, turn: Turn) -> None:
         self._on_turn(turn)

@@ -17,10 +17,13 @@ from t1cli.terminal.harness.chat.message import Message
 from t1cli.terminal.harness.chat.reply import ParsedReply
 from t1cli.terminal.harness.chat_shell import line
 from t1cli.terminal.harness.engine import EngineError
+from t1cli.terminal.harness.hold import Hold
 from t1cli.terminal.harness.text_agent import TextAgents
 from t1cli.terminal.harness.text_harness import TextTrial
 from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
 from t1cli.terminal.rollout.budgets import Budgets
+from t1cli.terminal.rollout.kept import KeepRule, Kept
+from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
@@ -397,3 +400,64 @@ def test_a_rollout_of_text_trials_closes_its_ledger_and_leaves_no_request(
     assert result.ledger.unaccounted == 0 and result.ledger.sampled == engine.sampled
     assert result.ledger.accounts["infrastructure"] > 0 and result.ledger.accounts["over_sampling"] > 0
     assert len(result.rows) == 4 and result.metrics["terminal/drifted_in_loss"] == 0
+
+
+def test_a_text_trial_goes_on_in_the_next_rollout_over_the_same_session(
+    doubles: SimpleNamespace, tmp_path: Path
+) -> None:
+    """Its request is answered when the hold is over; its deadline does not come meanwhile."""
+
+    async def whole() -> None:
+        gate, names = asyncio.Event(), ("t0", "t1", "t2")
+
+        async def slow_in_its_second_turn(instruction: str, turn: int) -> None:
+            if instruction == "t2" and turn == 1:
+                await gate.wait()
+
+        engine = doubles.ScriptedEngine(lambda _: ["echo a", "echo b"], before=slow_in_its_second_turn)
+        world = world_of(doubles, engine, tmp_path, line, budgets=short_budgets(30.0))
+        kept, rule = Kept(), KeepRule(most_rollouts=1, most_trials=4)
+        tasks = tuple(doubles.task_named(name) for name in names)
+        first = await run_rollout(world, RolloutPlan(0, tasks, 2, places=(0, 1, 2), keep=rule), kept=kept)
+        assert first.kept == (2,) and len(world.provider.alive) == 1
+        gate.set()
+        second = await run_rollout(world, RolloutPlan(1, tasks[2:], 1, places=(2,), keep=rule), kept=kept)
+        straight = await run_rollout(world, RolloutPlan(7, tasks[2:], 1, places=(2,)))
+        (row,), (same,) = second.rows, straight.rows
+        assert np.array_equal(row.tokens, same.tokens) and np.array_equal(row.loss_mask, same.loss_mask)
+        assert row.audit.strict == row.audit.turns == 3
+        assert first.ledger.unaccounted == second.ledger.unaccounted == 0
+        assert sum(result.ledger.sampled for result in (first, second, straight)) == engine.sampled
+        assert asyncio.all_tasks() == {asyncio.current_task()} and not world.provider.alive
+
+    asyncio.run(whole())
+
+
+def test_the_deadline_stands_still_on_hold(doubles: SimpleNamespace, tmp_path: Path) -> None:
+    async def whole() -> None:
+        playing, left = asyncio.Event(), list[float]()
+
+        async def waits(trial: TextTrial) -> str:
+            await say(trial, asked())
+            playing.set()
+            await go_on.wait()
+            left.append(trial.seconds_left)
+            return "done"
+
+        go_on, hold = asyncio.Event(), Hold()
+        engine = MeteredEngine(doubles.ScriptedEngine(lambda _: ["echo"]), hold)
+        world = world_of(doubles, engine, tmp_path, waits, budgets=short_budgets(5.0))
+        plan = TrialPlan(doubles.task_named("one"), trial_id="run1-t", group_id=7, sample=0, attempt=0, seed=1)
+        trial = asyncio.ensure_future(Trial(world, plan, engine).run())
+        await playing.wait()
+        hold.begin()
+        loop = asyncio.get_running_loop()
+        # As if an hour of training had gone by.
+        loop.time, hour = (lambda now=loop.time: now() + 3600.0), loop.time
+        hold.end()
+        go_on.set()
+        result = await trial
+        loop.time = hour
+        assert result.outcome.stop is StopReason.DONE and 0 < left[0] <= 5.0
+
+    asyncio.run(whole())
