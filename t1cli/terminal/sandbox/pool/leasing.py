@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -232,8 +233,13 @@ class Leasing:
         try:
             await self._reset_once(leased)
             return leased
-        except (ServerAway, ServerSaid) as error:
-            _LOG.warning("reset of %s failed, trying a new lease: %s", leased.name, error)
+        except ServerAway as away:
+            if away.reached and await self._answers(leased):
+                _LOG.info("the answer to the reset of %s was lost, its sandbox is there", leased.name)
+                return leased
+            _LOG.warning("reset of %s failed, trying a new lease: %s", leased.name, away)
+        except ServerSaid as said:
+            _LOG.warning("reset of %s failed, trying a new lease: %s", leased.name, said)
         await self.release(leased.name)
         wanted = (f"{leased.name}-again", "", leased.placement)
         again = await self._ask_older(leased.server, wanted, time.monotonic() + self._wait_seconds)
@@ -241,6 +247,23 @@ class Leasing:
         self._held[leased.name] = again
         await self._reset_once(again)
         return again
+
+    async def _answers(self, leased: Leased) -> bool:
+        """Whether a reset that nobody heard of has made a sandbox: its shell is asked to say a word.
+
+        Such a server does one thing at a time per lease, so the question waits for a reset that is still under way.
+        """
+        mark = f"t1-{secrets.token_hex(8)}"
+        arguments = {"id": "t1-reset", "command": f"echo {mark}", "block": True}
+        body = {"lease_id": leased.lease_id, "tool_call": {"name": "shell_exec", "arguments": arguments}}
+        try:
+            answer = await leased.server.calls.post("/exec_tool", body, answer_seconds=_CREATE_SECONDS)
+        except (ServerAway, ServerSaid):
+            return False
+        there = mark in str(answer.get("observation", ""))
+        if there:
+            self._built.add((leased.server, leased.placement.task))
+        return there
 
     async def _reset_once(self, leased: Leased) -> None:
         """One reset; the first of a task on a server goes alone, because every one that finds no image builds it."""

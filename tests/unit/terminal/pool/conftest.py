@@ -176,6 +176,10 @@ class OlderLease:
     task: str
     last_used: float
     container: str = ""
+    ready: bool = False
+    """Its reset has come to its end."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One reset, command or evaluation at a time."""
 
 
 @dataclass
@@ -277,6 +281,10 @@ class OlderPool:
 
     async def on_reset(self, body: Any) -> Answer:
         lease = self._lease(body)
+        async with lease.lock:
+            return await self._reset(lease, body)
+
+    async def _reset(self, lease: OlderLease, body: Any) -> Answer:
         self.resets.append(body["lease_id"])
         # Defects 6 and 7: every reset builds, under one name per lease.
         name = f"container-{body['lease_id']}"
@@ -292,11 +300,17 @@ class OlderPool:
         if self.reset_failures:
             self.reset_failures -= 1
             raise RuntimeError("compose up failed")
-        lease.last_used = self.now()
+        lease.last_used, lease.ready = self.now(), True
         return Answer({"ok": True, "user_msg": body["task_meta"]["instruction"], "tool_schemas": []})
 
     async def on_exec_tool(self, body: Any) -> Answer:
         lease = self._lease(body)
+        async with lease.lock:
+            return await self._exec(lease, body)
+
+    async def _exec(self, lease: OlderLease, body: Any) -> Answer:
+        if not lease.ready:
+            raise RuntimeError("env is not initialized; call reset first")
         command = body["tool_call"]["arguments"]["command"]
         # Defect 5: a repeated request runs again.
         self.commands.append(command)

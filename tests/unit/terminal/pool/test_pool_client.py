@@ -16,6 +16,7 @@ from t1cli.spec.reward import CtrfCount
 from t1cli.spec.sandbox import PoolSandbox
 from t1cli.terminal.rewards.reward import reward_of
 from t1cli.terminal.rewards.verifier import grade
+from t1cli.terminal.sandbox.pool.calls import ServerAway
 from t1cli.terminal.sandbox.pool.client import PoolProvider
 from t1cli.terminal.sandbox.sandbox import Placement, SandboxError
 from t1cli.terminal.tasks.task import Task
@@ -161,6 +162,54 @@ def test_defect_6_a_failed_reset_gets_one_new_lease_and_never_the_same_container
             with pytest.raises(SandboxError, match="cannot create two"):
                 await provider.create("two", owner="run")
             assert len(older.resets) == 4 and not older.leases
+
+    run(whole)
+
+
+@pytest.mark.parametrize(("build_seconds", "hangs_up"), [(0.0, False), (0.3, True)])
+def test_a_reset_whose_answer_was_lost_keeps_its_lease(
+    pools: SimpleNamespace, tmp_path: Path, build_seconds: float, hangs_up: bool
+) -> None:
+    """Also when the connection breaks while the reset is still under way: the lease's next answer waits for it."""
+
+    async def whole() -> None:
+        older = pools.OlderPool(build_seconds=build_seconds, **({} if hangs_up else {"drop_answers_of": "/reset"}))
+        async with pools.listening(older) as url, client(tmp_path, url) as provider:
+            if hangs_up:
+                _hang_up_on(provider, "/reset", lambda: bool(older.resets))
+            sandbox = await provider.create("one", owner="run")
+            assert len(older.resets) == older.granted == len(older.containers) == 1
+            assert (await sandbox.exec("echo alive", timeout_seconds=120, cwd="/tmp")).output == "alive\n"
+            await sandbox.close()
+            assert not older.leases
+
+    run(whole)
+
+
+def _hang_up_on(provider: PoolProvider, path: str, arrived: Callable[[], bool]) -> None:
+    """The client sends a request and is gone before the answer."""
+    (server,) = provider._parts().servers
+    post, sent = server.calls.post, []
+
+    async def cut(wanted: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+        asking = asyncio.ensure_future(post(wanted, body, **more))
+        if wanted != path:
+            return await asking
+        sent.append(asking)
+        await until(arrived)
+        raise ServerAway("the connection broke", reached=True)
+
+    server.calls.post = cut
+
+
+@pytest.mark.catalogue("S3")
+def test_a_failed_reset_whose_answer_was_lost_gets_a_new_lease(pools: SimpleNamespace, tmp_path: Path) -> None:
+    async def whole() -> None:
+        older = pools.OlderPool(reset_failures=1, drop_answers_of="/reset")
+        async with pools.listening(older) as url, client(tmp_path, url) as provider:
+            sandbox = await provider.create("one", owner="run")
+            assert len(set(older.resets)) == older.granted == 2 and older.commands == []
+            await sandbox.close()
 
     run(whole)
 
@@ -352,6 +401,7 @@ _DIES = """
 import asyncio, os, sys
 from pathlib import Path
 from t1cli.spec.sandbox import PoolSandbox
+from t1cli.terminal.sandbox.pool.calls import ServerAway
 from t1cli.terminal.sandbox.pool.client import PoolProvider
 async def main():
     provider = PoolProvider(PoolSandbox(urls=(sys.argv[1],), max_tasks=8, max_runs_per_task=8), Path(sys.argv[2]))
