@@ -21,8 +21,7 @@ from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation
-from t1cli.terminal.rollout.finished import FinishedTrials
-from t1cli.terminal.rollout.result import TrialResult
+from t1cli.terminal.rollout.finished import FinishedTrials, Left
 from t1cli.terminal.rollout.series import RolloutSeries
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task
@@ -73,8 +72,9 @@ class CampaignWork:
         with self._records.events.phase(self._phase("rollout")):
             plan = self._series.plan(rollout_id)
             left = self._left_by_an_earlier_session(plan)
+            plan = replace(plan, stale_tokens=left.stale_tokens)
             running = self._series.run(
-                self._world, plan, finished=left, on_trial=lambda trial: self._finished.add(rollout_id, trial)
+                self._world, plan, finished=left.trials, on_trial=lambda trial: self._finished.add(rollout_id, trial)
             )
             result = await until_ended(running, self._server_end)
             path = self._records.run.rollouts / f"rollout_{rollout_id:06d}.npz"
@@ -82,15 +82,14 @@ class CampaignWork:
             self._finished.forget(rollout_id)
         return result
 
-    def _left_by_an_earlier_session(self, plan: RolloutPlan) -> tuple[TrialResult, ...]:
+    def _left_by_an_earlier_session(self, plan: RolloutPlan) -> Left:
         """Finished trials of the rollout that a session was interrupted in, if the very same weights sampled them."""
         version, self.resumed_version = self.resumed_version, None
         if version is None:
-            return ()
-        self._finished.keep_only(plan.rollout_id)
-        left = self._finished.load(plan.rollout_id, group_tasks(plan), range(version, version + 1))
-        if left:
-            self._records.events.write(EventKind.NOTE, message=f"{len(left)} finished trials are used again")
+            return Left((), 0)
+        left = self._finished.take_up(plan.rollout_id, group_tasks(plan), range(version, version + 1))
+        if left.trials:
+            self._records.events.write(EventKind.NOTE, message=f"{len(left.trials)} finished trials are used again")
         return left
 
     async def train(self, rollout_id: int, batch: Batch) -> Metrics:

@@ -31,7 +31,7 @@ from t1cli.terminal.rollout.trial import Trial
 from t1cli.terminal.rollout.trial_log import append_trial, log_path
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task
-from t1cli.terminal.trajectory.audit import TokenLedger
+from t1cli.terminal.trajectory.audit import Account, TokenLedger
 from t1cli.terminal.trajectory.row import TrainingRow
 
 OVER_SAMPLED = "over_sampled"
@@ -68,6 +68,8 @@ class RolloutPlan:
     """Indexes of `tasks` in the order in which their groups are started; empty: as they stand."""
     keep: KeepRule | None = None
     """What still runs when enough groups have finished is left on hold to the next rollout; None: it is cancelled."""
+    stale_tokens: int = 0
+    """Sampled by an earlier session whose weights are gone, and dropped: counted here, since no rollout did."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,8 @@ class _Rollout:
         self.accepted: list[int] = []
         self.ended: list[TrialResult] = []
         self.kept: tuple[KeptGroup, ...] = ()
+        self.stale: list[int] = []
+        """Groups that cannot go on once more: their oldest turns would be too many weight versions old."""
 
     def take_over(self, finished: Sequence[TrialResult]) -> None:
         """Count trials of an earlier session as finished, before anything is launched."""
@@ -275,6 +279,7 @@ class _Rollout:
         if self.plan.keep is None or len(self.accepted) < self.plan.accept:
             return ()
         candidates = [self._as_kept(group_id) for group_id in self._unfinished()]
+        self.stale = [g for g in self._unfinished() if 0 < self.groups[g].rollouts >= self.plan.keep.most_rollouts]
         kept = chosen([group for group in candidates if group.running or group.scored], self.plan.keep)
         for group in kept:
             for trial in group.running:
@@ -323,7 +328,10 @@ class _Rollout:
         accepted = tuple(trial for group_id in sorted(self.accepted) for trial in self._by_sample(group_id))
         left = {result.plan.trial_id for group in self.kept for result, _ in group.scored}
         trials = tuple(result for result in self.ended if result.plan.trial_id not in left)
-        ledger = ledger_of(trials, accepted, sampled_tokens=self._sampled_tokens(), dropped_groups=self.drops.group_ids)
+        dropped: dict[int, Account] = dict.fromkeys(self.drops.group_ids, "filter")
+        dropped |= dict.fromkeys(self.stale, "staleness")
+        ledger = ledger_of(trials, accepted, sampled_tokens=self._sampled_tokens(), dropped=dropped)
+        ledger.book("staleness", self.plan.stale_tokens)
         rows = tuple(row for trial in accepted for row in trial.rows)
         population = RolloutPopulation(
             accepted=accepted,
@@ -351,7 +359,8 @@ class _Rollout:
         """What the engine's side says of the trials that ended here; those that go on are counted where they end."""
         left = {id(engine) for group in self.kept for _, engine in group.scored}
         left |= {id(trial.engine) for trial in self._held()}
-        return sum(engine.sampled_tokens for engine in self.engines.values() if id(engine) not in left)
+        sampled = sum(engine.sampled_tokens for engine in self.engines.values() if id(engine) not in left)
+        return sampled + self.plan.stale_tokens
 
     def _accept_incomplete_groups(self) -> None:
         """After the deadline valid siblings are all that a group has; without permission to be short, abort."""

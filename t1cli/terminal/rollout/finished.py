@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,16 @@ from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import load_rows, save_rows
 
 FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Left:
+    """What an interrupted session left."""
+
+    trials: tuple[TrialResult, ...]
+    """Those that count as they are."""
+    stale_tokens: int
+    """Sampled for finished trials that do not: other weights than today's finished them, or other rollouts had them."""
 
 
 class FinishedTrials:
@@ -44,6 +54,13 @@ class FinishedTrials:
             os.fsync(file.fileno())
         aside.replace(place / f"{result.plan.trial_id}.json")
 
+    def take_up(self, rollout_id: int, tasks: Mapping[int, Task], versions: range) -> Left:
+        """What a resumed session goes on with, as `load` finds it; everything else is dropped, and its tokens told."""
+        sampled_tokens = sum(map(_tokens, self.directory.glob("rollout_*/*.json")))
+        self._keep_only(rollout_id)
+        trials = self.load(rollout_id, tasks, versions)
+        return Left(trials, sampled_tokens - sum(trial.sampled_tokens + trial.lost_tokens for trial in trials))
+
     def load(self, rollout_id: int, tasks: Mapping[int, Task], versions: range) -> tuple[TrialResult, ...]:
         """The trials kept of a rollout, bit for bit, by group and sample.
 
@@ -61,7 +78,7 @@ class FinishedTrials:
         """Remove what was kept of a rollout, once its rows are on disk as a whole."""
         shutil.rmtree(self._of(rollout_id), ignore_errors=True)
 
-    def keep_only(self, rollout_id: int) -> None:
+    def _keep_only(self, rollout_id: int) -> None:
         """Remove every other rollout: after a resume they were sampled by weights that are gone."""
         for entry in self.directory.iterdir() if self.directory.is_dir() else ():
             if entry != self._of(rollout_id):
@@ -69,6 +86,15 @@ class FinishedTrials:
 
     def _of(self, rollout_id: int) -> Path:
         return self.directory / f"rollout_{rollout_id:06d}"
+
+
+def _tokens(record: Path) -> int:
+    """What a kept trial sampled; 0 for a record that says nothing readable."""
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+        return int(found["sampled_tokens"]) + int(found["lost_tokens"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _record(result: TrialResult) -> dict[str, Any]:

@@ -5,11 +5,11 @@ Nothing is booked as what is left over, so that a token the assembly lost is mis
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
-from t1cli.terminal.trajectory.audit import ACCOUNTS, TokenLedger
+from t1cli.terminal.trajectory.audit import ACCOUNTS, Account, TokenLedger
 
 
 def ledger_of(
@@ -17,11 +17,11 @@ def ledger_of(
     accepted: Sequence[TrialResult],
     *,
     sampled_tokens: int,
-    dropped_groups: Collection[int] = (),
+    dropped: Mapping[int, Account] | None = None,
 ) -> TokenLedger:
     """Books all tokens of all trials of a rollout; `sampled_tokens` comes from the engine's side.
 
-    `dropped_groups`: ids of those that `rollout.dynamic_filter` dropped.
+    `dropped`: group ids to the account of those that were dropped for another reason than being surplus.
     """
     ledger = TokenLedger(sampled=sampled_tokens)
     accepted_ids = {trial.plan.trial_id for trial in accepted}
@@ -31,10 +31,9 @@ def ledger_of(
             # Cut off by the trial's deadline: sampled, but no reply that the policy finished.
             ledger.book("truncation", trial.lost_tokens - trial.held_tokens)
             ledger.book("over_sampling", trial.held_tokens)
-        elif trial.outcome.scored and trial.plan.group_id in dropped_groups:
-            ledger.book("filter", trial.sampled_tokens + trial.lost_tokens)
         elif trial.outcome.scored or trial.outcome.boundary is Boundary.CANCELLED:
-            ledger.book("over_sampling", trial.sampled_tokens + trial.lost_tokens)
+            account = (dropped or {}).get(trial.plan.group_id, "over_sampling")
+            ledger.book(account, trial.sampled_tokens + trial.lost_tokens)
         else:
             ledger.book("infrastructure", trial.sampled_tokens + trial.lost_tokens)
     return ledger

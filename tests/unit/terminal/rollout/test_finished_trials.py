@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_run_again(doubles: SimpleNamespace, tmp_path: Path
     elif damage == "rows missing":
         record.with_suffix(".npz").unlink()
     else:
-        store.keep_only(4)
+        assert store.take_up(4, tasks, versions).trials == ()
         expected = 0
     assert len(store.load(3, tasks, versions)) == expected
     store.forget(3)
