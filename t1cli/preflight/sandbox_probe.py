@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from t1cli.spec.sandbox import PoolSandbox
+from t1cli.spec.sandbox import HarborSandbox, PoolSandbox
 from t1cli.spec.sandbox import Sandbox as SandboxSpec
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 
@@ -45,7 +45,7 @@ def sweep(request: Mapping[str, Any], directory: Path, owner: str) -> None:
         return
     from t1cli.terminal.sandbox.sweep import sweep_directory
 
-    sweep_directory(directory)
+    sweep_directory(directory / "harbor" if isinstance(spec, HarborSandbox) else directory)
 
 
 async def _probed(spec: SandboxSpec, directory: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passe
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
 from t1cli.preflight.guarded import ProbeBroke, ask_guarded
-from t1cli.spec.sandbox import PoolSandbox
+from t1cli.spec.sandbox import HarborSandbox, PoolSandbox
 
 GIB = 1024**3
 LOCAL_SANDBOX_GIB = 0.0625
@@ -17,6 +17,9 @@ SLOW_RAMP_SHARE = 0.2
 """A ramp above this share of a rollout leaves engines waiting."""
 LEASE_WAIT_SECONDS = 20.0
 """A pool that has no lease within this is told as full."""
+PROBE_SECONDS = 55.0
+HARBOR_SECONDS = 240.0
+"""A provider may have to fetch the image first."""
 MARGIN_SECONDS = 60.0
 """Creating, grading and closing around the agent's own time."""
 
@@ -102,26 +105,39 @@ def _room(context: Context) -> Probe | Saw:
     return skipped("sandboxes run on other hosts; each needs what `t1 plan` says per pool host")
 
 
+_PROBE_FIXES = {
+    "local": "see software.bubblewrap",
+    "pool": "`t1 pool serve` on the pool's host; sandboxes.servers says more",
+    "harbor": "see software.harbor; the environment's extra package and its account's key must be there",
+}
+
+
 def probe(context: Context) -> Saw:
     """Create a sandbox, write and read a file, leave a background job, destroy it, and look for what is left."""
     sandbox = context.spec.sandbox
-    if sandbox.kind == "harbor":
-        return skipped(
-            "sandbox.kind is harbor: probed by the first trial of `t1 tasks check` where Harbor is installed"
-        )
     if sandbox.kind == "local" and not context.runs_here:
         return skipped(NOT_A_NODE)
+    # A provider's sandboxes are the same from any machine that has what it takes to ask for one.
+    if sandbox.kind == "harbor" and not context.runs_here and (lacking := _lacks_harbor(sandbox)):
+        return skipped(f"{lacking} here, and this machine is not one of the campaign's nodes")
     request = {"sandbox": sandbox.model_dump(mode="json"), "lease_wait_seconds": LEASE_WAIT_SECONDS}
+    seconds = HARBOR_SECONDS if sandbox.kind == "harbor" else PROBE_SECONDS
     try:
-        found = ask_guarded("t1cli.preflight.sandbox_probe", request, seconds=55.0)
+        found = ask_guarded("t1cli.preflight.sandbox_probe", request, seconds=seconds)
     except ProbeBroke as broke:
-        fix = (
-            "`t1 pool serve` on the pool's host; sandboxes.servers says more"
-            if sandbox.kind == "pool"
-            else "see software.bubblewrap"
-        )
-        return failed(str(broke), "a sandbox that can be created, used and destroyed", fix)
+        return failed(str(broke), "a sandbox that can be created, used and destroyed", _PROBE_FIXES[sandbox.kind])
     return _judge(bool(found["works"]), int(found["ended"]), list(found["left"]), float(found["create_seconds"]))
+
+
+def _lacks_harbor(sandbox: HarborSandbox) -> str:
+    from t1cli.errors import CouldNotAsk
+    from t1cli.terminal.sandbox.harbor.interpreter import harbor_python
+
+    try:
+        harbor_python(sandbox.python)
+    except CouldNotAsk as error:
+        return str(error)
+    return ""
 
 
 def _judge(works: bool, ended: int, left: list[str], create_seconds: float) -> Saw:
@@ -141,8 +157,8 @@ def leftovers(context: Context) -> Saw:
     from t1cli.terminal.sandbox.leases import LeaseBook
 
     left: dict[str, int] = {}
-    # attempt_N/sandboxes, its pool's record, and a pool server's own directory.
-    for pattern in ("*/*/sandboxes/leases.jsonl", "*/*/sandboxes/pool/leases.jsonl", "sandboxes/leases.jsonl"):
+    # attempt_N/sandboxes with what lies below (a node's, a pool's, Harbor's), and a pool server's own directory.
+    for pattern in ("*/*/sandboxes/**/leases.jsonl", "sandboxes/leases.jsonl"):
         for record in context.runs_dir.glob(pattern):
             dead = [one for one in LeaseBook(record.parent).leases() if not one.closed and not one.owner_alive]
             if dead:
@@ -161,6 +177,6 @@ CHECKS = (
     Check("sandboxes.creation_rate", ("S6",), creation_rate),
     Check("sandboxes.lifetime", ("S3",), lifetime),
     Check("sandboxes.host_room", ("S5",), EveryNode(_room, host_room)),
-    Check("sandboxes.probe", ("S3",), probe, limit_seconds=90.0, needs=("software.bubblewrap",)),
+    Check("sandboxes.probe", ("S3",), probe, limit_seconds=HARBOR_SECONDS + 90.0, needs=("software.bubblewrap",)),
     Check("sandboxes.leftovers", ("S3",), leftovers),
 )

@@ -163,23 +163,28 @@ def _gradient_fusion(context: Context) -> Probe | Saw:
 
 
 def harbor(context: Context, found: Any) -> Saw:
-    """Sandboxes of Harbor need its package, on Python 3.12 or newer."""
-    wanted = "harbor 0.26 or newer on Python 3.12 or newer"
+    """Sandboxes of Harbor need a Python of 3.12 or newer that has its package, in the version that is tested."""
+    from t1cli.terminal.sandbox.harbor.interpreter import OLDEST, OLDEST_PYTHON, TESTED
+
+    python = context.spec.sandbox.python if context.spec.sandbox.kind == "harbor" else None
+    wanted = f"harbor {TESTED} on Python 3.12 or newer"
+    fix = f"python3.12 -m venv DIR && DIR/bin/pip install harbor=={TESTED}, then --set sandbox.python=DIR/bin/python"
+    if found["problem"]:
+        return failed(f"{python or 'this Python'} cannot be asked: {found['problem']}", wanted, fix)
     said = f"Python {found['python']}, harbor {found['harbor'] or 'not installed'}"
-    if numbers(found["python"]) < (3, 12):
-        return failed(said, wanted, "use an image with Python 3.12, or a pool server in front of the sandboxes")
-    if found["harbor"] is None:
-        return failed(said, wanted, 'pip install "t1cli[harbor]"')
-    # Earlier ones still have the `timeout` argument that later ones removed.
-    if numbers(found["harbor"]) < (0, 26):
-        return failed(f"{said}: it names its timeouts otherwise", wanted, 'pip install -U "t1cli[harbor]"')
+    if found["harbor"] is None or numbers(found["python"]) < OLDEST_PYTHON:
+        return failed(said, wanted, fix)
+    if numbers(found["harbor"]) < OLDEST:
+        return failed(f"{said}: it names its timeouts otherwise", wanted, fix)
+    if found["harbor"] != TESTED:
+        return warned(f"{said}: its releases rename arguments, and this one is not tested", wanted, fix)
     return passed(said, wanted)
 
 
 def _harbor(context: Context) -> Probe | Saw:
     if context.spec.sandbox.kind != "harbor":
         return skipped(f"sandbox.kind is {context.spec.sandbox.kind}")
-    return Probe("t1cli.preflight.probes.packages:packages", {"names": ["harbor"]})
+    return Probe("t1cli.preflight.probes.harbor:versions", {"python": context.spec.sandbox.python})
 
 
 def bubblewrap(context: Context) -> Saw:

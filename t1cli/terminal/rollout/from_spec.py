@@ -26,7 +26,7 @@ from t1cli.terminal.rollout.budgets import Budgets, budgets_of
 from t1cli.terminal.rollout.draw import tasks_at
 from t1cli.terminal.rollout.kept import KeepRule
 from t1cli.terminal.rollout.pacing import Pace, Slots
-from t1cli.terminal.rollout.world import TrialWorld
+from t1cli.terminal.rollout.world import CREATE_SECONDS, TrialWorld
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.routing import RoutingShape
@@ -78,6 +78,7 @@ def build_world(
         slots=Slots(sandbox_capacity(spec.sandbox)),
         pace=Pace(spec.sandbox.creation_per_second),
         verifiers=Slots(_max_verifiers(spec.sandbox)),
+        create_seconds=_create_seconds(spec.sandbox),
         make_agent=agent_maker(spec.rollout.harness),
         seed=spec.seed + (spec.engine.seed_offset if isinstance(spec.engine, EmbeddedEngine) else 0),
     )
@@ -139,6 +140,11 @@ def sandbox_capacity(sandbox: SandboxSpec) -> int:
             return sandbox.capacity
         case PoolSandbox():
             return len(sandbox.urls) * sandbox.max_tasks * sandbox.max_runs_per_task
+
+
+def _create_seconds(sandbox: SandboxSpec) -> float:
+    # Where an image may have to be built first, the provider's own limit comes before ours.
+    return sandbox.create_seconds + CREATE_SECONDS if isinstance(sandbox, HarborSandbox) else CREATE_SECONDS
 
 
 def _max_verifiers(sandbox: SandboxSpec) -> int:

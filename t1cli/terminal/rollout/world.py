@@ -21,6 +21,8 @@ from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxProvider
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.assemble import RoutingUse
 
+CREATE_SECONDS = 120.0
+
 
 class Grader(Protocol):
     """Grades a stopped trial. Raises when the verifier itself failed; never turns that into a verdict."""
@@ -63,5 +65,5 @@ class TrialWorld:
     drops: GroupFilter | None = None
     """Why a full group of trials is dropped before training; null keeps all."""
     seed: int = 0
-    create_seconds: float = 120.0
+    create_seconds: float = CREATE_SECONDS
     close_seconds: float = 30.0

@@ -11,9 +11,6 @@ from t1cli.terminal.sandbox.local import LocalProvider
 from t1cli.terminal.sandbox.pool.client import PoolProvider
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 
-NODE_PREFIX = "node-"
-"""Of a run's directories of sandboxes, where several nodes share the disk and each has one."""
-
 
 def sandbox_provider(spec: SandboxSpec, directory: Path) -> SandboxProvider:
     """The provider of a run, with its records in `directory`. Raises CouldNotAsk."""

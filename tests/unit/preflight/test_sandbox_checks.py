@@ -19,6 +19,7 @@ from t1cli.preflight.checks.pool import draw_bins
 from t1cli.preflight.fleet import Answer, Later, Probe
 from t1cli.preflight.probes.containers import network_places
 from t1cli.spec.locate import experiments_dir
+from t1cli.terminal.sandbox.local import bubblewrap_problem
 from t1cli.terminal.sandbox.sweep import sweep_directory
 from tests.unit.preflight.conftest import Ask, MakeContext, nodes, one
 from tests.unit.preflight.pool_double import pool_double, status
@@ -219,3 +220,18 @@ def test_a_pool_without_authentication(context_of: MakeContext, ask: Ask, monkey
 def test_a_local_sandbox_from_end_to_end(context_of: MakeContext, ask: Ask, tmp_path: Path) -> None:
     saw = ask("sandboxes.probe", context_of("quickstart"))
     assert saw.status == "pass" and saw.found.startswith("created in ")
+
+
+HARBOR_DOUBLE = Path(__file__).parents[2] / "contract/harbor_double"
+HARBOR = "{kind: harbor, environment: 't1cli.terminal.sandbox.harbor.bubblewrap:BubblewrapEnvironment', capacity: 32"
+
+
+@pytest.mark.skipif(bool(bubblewrap_problem()), reason=f"no bubblewrap here: {bubblewrap_problem()}")
+def test_a_sandbox_of_harbor_from_end_to_end(
+    context_of: MakeContext, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HARBOR_DOUBLE))
+    saw = ask("sandboxes.probe", context_of("quickstart", f"sandbox={HARBOR}, python: {sys.executable}}}"))
+    assert saw.status == "pass" and saw.found.startswith("created in "), saw
+    saw = ask("sandboxes.probe", context_of("quickstart", f"sandbox={HARBOR}, python: /bin/false}}"))
+    assert saw.status == "fail" and "Harbor's worker ended with status 1" in saw.found, saw

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from t1cli.preflight.probes.harbor import versions
 from t1cli.preflight.probes.packages import missing_libraries, modules, not_found, packages, torch_cuda
 from t1cli.preflight.probes.trees import swallows_communication_errors, tree
 from t1cli.preflight.tested import SLIME, numbers, problem_of
 from tests.unit.preflight.conftest import Ask, MakeContext, nodes, one
 
+HARBOR = "t1cli.preflight.probes.harbor:versions"
 PACKAGES = "t1cli.preflight.probes.packages:packages"
 SAVER = "t1cli.preflight.probes.packages:memory_saver"
 LIBRARIES = "t1cli.preflight.probes.packages:missing_libraries"
@@ -97,10 +99,21 @@ def test_harbor_needs_its_python(context_of: MakeContext, ask: Ask) -> None:
     for python, harbor, status in (
         ("3.11.2", "0.26.0", "fail"),
         ("3.12.1", "0.13.0", "fail"),
+        ("3.12.1", None, "fail"),
         ("3.12.1", "0.26.0", "pass"),
+        ("3.13.0", "0.27.1", "warn"),
     ):
-        said = {"python": python, "harbor": harbor}
-        assert ask("software.harbor", context_of(T1, fleet=one(PACKAGES, said))).status == status
+        said = {"python": python, "harbor": harbor, "problem": None}
+        assert ask("software.harbor", context_of(T1, fleet=one(HARBOR, said))).status == status
+    broken = {"python": None, "harbor": None, "problem": "FileNotFoundError: /opt/none"}
+    saw = ask("software.harbor", context_of(T1, "sandbox.python=/opt/none", fleet=one(HARBOR, broken)))
+    assert (saw.status, saw.found) == ("fail", "/opt/none cannot be asked: FileNotFoundError: /opt/none")
+
+
+def test_harbors_python_is_asked_itself(tmp_path: Path) -> None:
+    assert versions(None)["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert versions(str(tmp_path / "absent"))["problem"].startswith("FileNotFoundError")
+    assert versions("/bin/false")["problem"].startswith("CalledProcessError")
 
 
 @pytest.mark.catalogue("M9")
