@@ -17,6 +17,7 @@ from t1cli.spec.diagnose import walk
 from t1cli.spec.evaluation import EvaluationSpec
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.hardware import HardwareSpec
+from t1cli.spec.harnesses import BUILTIN, text_harness_path
 from t1cli.spec.model import ModelSpec
 from t1cli.spec.node import Node
 from t1cli.spec.rollout import RolloutSpec
@@ -147,11 +148,10 @@ def _continued(rollout: RolloutSpec) -> Iterator[Contradiction]:
             f"version{'s' if least > 1 else ''} old or older, max_staleness {rollout.max_staleness} forbids them",
             f"at least {least}, or `unfinished: repeat`",
         )
-    if rollout.harness != "builtin":
+    if rollout.harness != BUILTIN and text_harness_path(rollout.harness) is None:
         yield Contradiction(
             key,
-            f"`continue` holds a trial between two turns, which only the built-in agent loop does, not "
-            f"{rollout.harness}",
+            f"`continue` holds a trial between two turns, which {rollout.harness} cannot be told to do",
             "`repeat`, or `harness: builtin`",
         )
 

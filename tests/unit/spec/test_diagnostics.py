@@ -131,7 +131,7 @@ def test_overrides_that_are_wrong(base: str, problems: Break, override: str, mes
         (
             ["rollout.max_staleness=1", "rollout.unfinished=continue", "rollout.harness=terminus-2"],
             "unfinished",
-            "only the built-in agent loop does, not terminus-2",
+            "which terminus-2 cannot be told to do",
         ),
         (["rollout.summary.trigger_tokens=9"], "summary.trigger_tokens", "without summaries"),
         (
