@@ -22,7 +22,6 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
     algorithm, rollout = spec.algorithm, spec.rollout
     checks = {
         "engine.kind": (spec.engine.kind != "embedded", f"{spec.engine.kind} is another engine"),
-        "sandbox.kind": (spec.sandbox.kind == "harbor", "trials run in local or pool sandboxes here, not in Harbor's"),
         "rollout.pipeline": (rollout.pipeline == "fully_async", "there is no fully_async pipeline here"),
         "rollout.harness": (
             rollout.harness != BUILTIN and text_harness_path(rollout.harness) is None,
