@@ -17,6 +17,8 @@ import uvicorn
 
 from t1cli.terminal.harness.engine_client import ClientTimes, EngineClient
 from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.kept import KeepRule, Kept
+from t1cli.terminal.rollout.pacing import Slots
 from t1cli.terminal.trajectory.routing import encode_routing
 
 
@@ -95,3 +97,37 @@ def test_every_token_the_server_sampled_is_in_one_account_and_no_request_outlive
     assert result.ledger.sampled == app.sampled
     assert result.metrics["terminal/failed"] == 0, "a refused request is no lost trial"
     assert {row.weight_versions for row in result.rows} == {(7,) * 4}
+
+
+@pytest.mark.catalogue("S9")
+def test_trials_on_hold_have_no_request_in_the_engine_and_no_token_is_counted_twice(
+    doubles: SimpleNamespace, tmp_path: Path, server: tuple[CountingServer, str]
+) -> None:
+    app, url = server
+    times = ClientTimes(generate_seconds=120, control_seconds=60, abandon_seconds=60, first_backoff_seconds=0.01)
+    world = doubles.make_world(doubles.ScriptedEngine(lambda _: []), tmp_path, slots=Slots(12))
+    world = doubles.replace(world, connect=lambda: EngineClient(url, routing=doubles.SHAPE, times=times))
+    kept, rule = Kept(), KeepRule(most_rollouts=1, most_trials=12)
+
+    def plan(rollout_id: int, places: list[int], accept: int) -> RolloutPlan:
+        tasks = tuple(doubles.task_named(f"t{place}{'abc'[place % 3]}") for place in places)
+        return RolloutPlan(rollout_id, tasks, accept, places=tuple(places), keep=rule if rollout_id == 0 else None)
+
+    async def whole() -> None:
+        first = await run_rollout(world, plan(0, list(range(12)), 6), kept=kept)
+        assert app.in_flight == 0, "weights may be published now"
+        sampled = app.sampled
+        held = [trial for group in kept._groups for trial in group.running]
+        assert first.metrics["terminal/held_trials"] == len(held) >= 1
+        so_far = sum(trial.engine.sampled_tokens for trial in held)
+        scored = sum(engine.sampled_tokens for group in kept._groups for _, engine in group.scored)
+        assert first.ledger.sampled + so_far + scored == sampled
+        left = [index for index in range(12) if index in first.unfinished]
+        second = await run_rollout(world, plan(1, left, len(left)), kept=kept)
+        assert first.ledger.unaccounted == second.ledger.unaccounted == 0
+        assert first.ledger.sampled + second.ledger.sampled == app.sampled
+        names = [trial.plan.trial_id for trial in second.accepted]
+        assert {trial.plan.trial_id for trial in held} <= set(names) and len(names) == len(set(names)) == len(left)
+        assert all(row.weight_versions == (7,) * 4 and row.audit.strict == 4 for row in second.rows)
+
+    asyncio.run(whole())
