@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from t1cli.preflight.check import Context
@@ -141,3 +143,32 @@ def test_a_full_pool_is_no_task_without_a_report(
         results = asked(of(context_of, pool, f"sandbox={ON_A_POOL % url}"), "tasks.ctrf_coverage")
     saw = results["tasks.ctrf_coverage"]
     assert saw.status == "crashed" and "oracle: no sandbox" in saw.found
+
+
+@pytest.mark.catalogue("S3")
+def test_a_sample_that_is_killed_gives_its_leases_back(pool: Path, tmp_path: Path) -> None:
+    for task in pool.iterdir():
+        (task / "solution/solve.sh").write_text("#!/bin/sh\nsleep 300\n")
+    with served(tmp_path / "server") as url:
+        sandbox = {"kind": "pool", "urls": [url], "max_tasks": 4, "max_runs_per_task": 8}
+        request = {"sandbox": sandbox, "lease_wait_seconds": 60.0, "minimum": 0.9, "reports": True}
+        request["tasks"] = [str(task) for task in pool.iterdir()]
+        ask = "import json, sys\nfrom t1cli.preflight.guarded import ask_guarded\n"
+        ask += "ask_guarded('t1cli.preflight.task_sample', json.loads(sys.argv[1]), seconds=600)"
+        with subprocess.Popen([sys.executable, "-c", ask, json.dumps(request)]) as asker:
+            wait_until(lambda: leases_of(url) == 3, "three leases")
+            asker.kill()
+        wait_until(lambda: leases_of(url) == 0, "no lease")
+
+
+def leases_of(url: str) -> int:
+    """Leases that the server holds, those that are closing included."""
+    found = httpx.get(f"{url}/status", timeout=60).json()["pool"]
+    return int(found["total_active_runs"]) + int(found["pending_closes"])
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 240
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.1)
