@@ -72,9 +72,10 @@ def campaign_of(args: Any) -> Campaign:
 
 
 def _samples(trials: Sequence[TrialResult]) -> list[Any]:
-    """One group as slime's filters get it."""
+    """One group as slime's filters get it: its samples side by side."""
     rows = [row for trial in trials for row in trial.rows]
-    return to_samples(rows, first_index=0, with_routing=False)[0]
+    (group,) = to_samples(rows, first_index=0, with_routing=False)
+    return [sample for siblings in group for sample in siblings]
 
 
 def provider_of(settings: Settings) -> SandboxProvider:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Any, Final
 
+from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of
 from t1cli.plugin.task_source import TASK_KEY
-from t1cli.plugin.to_sample import lost_sample, to_sample
+from t1cli.plugin.to_sample import Siblings, lost_sample, to_sample
 from t1cli.terminal.rollout.batch import PERMANENT_CAUSES
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
 from t1cli.terminal.rollout.trial_log import append_trial
 from t1cli.terminal.tasks.task import Task
 
+logger = logging.getLogger(__name__)
 _ATTEMPTS: Final = 5
 """Tries of one trial that the infrastructure lost; slime's loop itself would run it once."""
 
 
-async def play(args: Any, sample: Any, sampling_params: dict[str, Any], *, evaluation: bool) -> list[Any]:
+async def play(args: Any, sample: Any, sampling_params: dict[str, Any], *, evaluation: bool) -> Siblings:
     """The rows of one trial as Samples with a common group_id. A lost trial is repeated, then handed over untrained.
 
     `sampling_params` is slime's; the trial samples as the spec says, from which slime's arguments were compiled.
     """
     campaign = campaign_of(args)
+    if not evaluation:
+        await hold_while_paused(campaign.settings.run, logger.warning)
     task = _task_of(campaign, sample)
     world = campaign.evaluation_world if evaluation else campaign.world
     async with world.connect() as engine:
@@ -36,18 +41,18 @@ async def play(args: Any, sample: Any, sampling_params: dict[str, Any], *, evalu
     return _samples(campaign, sample, result)
 
 
-def _samples(campaign: Campaign, sample: Any, result: TrialResult) -> list[Any]:
+def _samples(campaign: Campaign, sample: Any, result: TrialResult) -> Siblings:
     if not result.rows:
         lost_sample(sample).metadata["lost"] = f"{result.outcome.boundary}/{result.outcome.cause}"
         sample.group_id = sample.group_id if sample.group_id is not None else sample.index
-        return [sample]
+        return Siblings([sample])
     routing = campaign.spec.rollout.routing_replay and bool(campaign.spec.model.architecture.num_experts)
     made = []
     for row in result.rows:
         one = to_sample(row, index=sample.index, trial=sample.index, with_routing=routing)
         one.group_index = sample.group_index
         made.append(one)
-    return made
+    return Siblings(made)
 
 
 def _plan(campaign: Campaign, task: Task, sample: Any, attempt: int) -> TrialPlan:

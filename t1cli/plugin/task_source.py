@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from t1cli.launch.json_files import read_json, write_json
+from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.settings import settings_of
 from t1cli.terminal.rollout.draw import tasks_at
 
@@ -47,6 +48,9 @@ class TaskSource:
         """Record the position, and the groups that were given back, beside the checkpoint of this rollout."""
         returned = [group[0].group_index for group in self._returned if group]
         write_json(self._file(self._args.save, rollout_id), {"position": self._position, "returned": returned})
+        if self._settings.spec.rollout.pipeline == "fully_async":
+            # slime's own loop begins each rollout there, so that nothing of ours runs between two of them.
+            keep(self._settings)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Go on from the position of a checkpoint; without one the order starts over, and that is said."""

@@ -19,9 +19,10 @@ _SHORTEST_RESPONSE: Final = 1
 
 
 def to_samples(rows: Sequence[TrainingRow], *, first_index: int, with_routing: bool) -> list[list[Any]]:
-    """slime's nested form: prompt groups × trials, a trial of several rows being a list of siblings.
+    """slime's nested form: prompt groups × trials × rows, a trial of one row a list too.
 
-    `first_index` numbers samples and trials from there on: slime wants them unique within a rollout.
+    slime flattens as long as the first entry is a list, so every entry has to be nested equally deep. `first_index`
+    numbers samples and trials from there on: slime wants them unique within a rollout.
     """
     groups: dict[int, dict[str, list[TrainingRow]]] = {}
     for row in rows:
@@ -34,7 +35,7 @@ def to_samples(rows: Sequence[TrainingRow], *, first_index: int, with_routing: b
             for row in siblings:
                 samples.append(to_sample(row, index=index, trial=trial, with_routing=with_routing))
                 index += 1
-            group.append(samples if len(samples) > 1 else samples[0])
+            group.append(samples)
             trial += 1
         nested.append(group)
     return nested
@@ -70,6 +71,20 @@ def to_sample(row: TrainingRow, *, index: int, trial: int, with_routing: bool) -
             "stop": row.stop,
         },
     )
+
+
+class Siblings(list[Any]):
+    """One trial's samples for slime's own loops, which nest them into groups as they come.
+
+    slime's fully-async loop sorts groups by the `index` of their first entry (v0.3.0 and v0.3.1,
+    `rollout/fully_async_rollout.py`); a plain list has a method of that name, and the rollout would die of it.
+    """
+
+    index: int  # type: ignore[assignment]
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        super().__init__(samples)
+        self.index = samples[0].index
 
 
 def lost_sample(sample: Any) -> Any:

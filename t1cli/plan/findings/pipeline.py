@@ -116,7 +116,7 @@ def staleness(draft: Draft) -> Iterator[Finding]:
 def filter_without_surplus(draft: Draft) -> Iterator[Finding]:
     """Groups are dropped out of the surplus; where there is none, the batch needs them after all."""
     rollout = draft.spec.rollout
-    # slime's own loop, which runs under fully_async, samples further groups until the batch is full.
+    # slime's own loop, which runs under fully_async, knows no filter: T-noop refuses it there.
     if rollout.dynamic_filter is None or rollout.pipeline == "fully_async":
         return
     if (rollout.over_sampling_batch_size or rollout.batch_size) > rollout.batch_size:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from t1cli.slime.arguments.megatron import model_parallel, size, world
-from t1cli.slime.arguments.problem import Rule
+from t1cli.slime.arguments.problem import Rule, Severity
 from t1cli.slime.arguments.raises import (
     FULLY_ASYNC_FUNCTION,
     STOCK_FUNCTION,
@@ -78,6 +78,19 @@ def _engines_share_gpus(a: Arguments) -> bool:
 
 def _evaluates_with_fully_async(a: Arguments) -> bool:
     return evaluation_function(a).endswith("generate_rollout_fully_async")
+
+
+def _fully_async(a: Arguments) -> bool:
+    return a.text("rollout_function_path") == FULLY_ASYNC_FUNCTION
+
+
+# A filter that is ignored trains on other groups than was asked for; the rest costs nothing.
+_NOT_FULLY_ASYNC: Final[tuple[tuple[Severity, str, str], ...]] = (
+    ("error", "--dynamic-sampling-filter-path", "dynamic_sampling_filter_path"),
+    ("error", "--rollout-sample-filter-path", "rollout_sample_filter_path"),
+    ("warning", "--over-sampling-batch-size", "over_sampling_batch_size"),
+    ("warning", "--partial-rollout", "partial_rollout"),
+)
 
 
 def odd_paths(a: Arguments) -> tuple[str, ...]:
@@ -313,6 +326,14 @@ RULES: Final[tuple[Rule, ...]] = (
         NO_EFFECT, "warning", "--context-parallel-size",
         lambda a: size(a, "context") > 1 and a.text("qkv_format") == "bshd",
         "context parallelism with --qkv-format bshd is not what slime's packing splits", "--qkv-format thd",
+    ),
+    *(
+        Rule(
+            NO_EFFECT, severity, flag,
+            lambda a, dest=dest: _fully_async(a) and a.has(dest) and bool(a.value(dest)),  # type: ignore[misc]
+            f"slime's fully-async rollout never reads {flag}: it trains on groups as they finish", "leave it out",
+        )
+        for severity, flag, dest in _NOT_FULLY_ASYNC
     ),
     _without("kl_loss_coef", "use_kl_loss"),
     _without("use_unbiased_kl", "use_kl_loss"),

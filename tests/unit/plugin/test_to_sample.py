@@ -71,7 +71,7 @@ def test_samples_keep_slimes_rules(batch: tuple[list[TrainingRow], int]) -> None
 def test_the_mask_and_log_probs_are_those_of_the_response() -> None:
     from slime.utils.types import Sample
 
-    (((sample,),),) = [[to_samples([row("a", 7, 6, 2, [1, 0, 1, 1])], first_index=0, with_routing=False)[0]]]
+    (((sample,),),) = to_samples([row("a", 7, 6, 2, [1, 0, 1, 1])], first_index=0, with_routing=False)
     assert sample.response_length == 4 and sample.loss_mask == [1, 0, 1, 1]
     assert sample.rollout_log_probs == [-0.5, 0.0, -0.5, -0.5] and sample.rollout_routed_experts is None
     assert sample.group_index == 7 and sample.weight_versions == ["3", "4"]

@@ -25,6 +25,7 @@ GOOD = (
 )
 APART = GOOD.replace("--colocate", "--rollout-num-gpus 8")
 MOE = GOOD + " --num-experts 64 --expert-model-parallel-size 4 --expert-tensor-parallel-size 1"
+FULLY_ASYNC = "+ --rollout-function-path slime.rollout.fully_async_rollout.generate_rollout_fully_async "
 ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 PPO = APART.replace("grpo", "ppo") + " --megatron-config-path /m/roles.yaml"
 
@@ -194,6 +195,10 @@ BAD: list[tuple[str, str, str, str]] = [
         "+ --rollout-function-path slime.rollout.fully_async_rollout.generate_rollout_fully_async "
         "--eval-interval 5 --eval-prompt-data a b", "raises when", "T-eval", "error",
     ),
+    (FULLY_ASYNC + "--dynamic-sampling-filter-path my.filter", "never reads --dynamic", "T-noop", "error"),
+    (FULLY_ASYNC + "--rollout-sample-filter-path my.filter", "never reads --rollout-sample", "T-noop", "error"),
+    (FULLY_ASYNC + "--over-sampling-batch-size 64", "never reads --over", "T-noop", "warning"),
+    (FULLY_ASYNC + "--partial-rollout", "never reads --partial", "T-noop", "warning"),
     ("+ --num-critic-only-steps 2", "without a critic", "T-noop", "warning"),
     ("+ --value-clip 0.3", "without a critic", "T-noop", "warning"),
     ("+ --update-weights-interval 2", "after every rollout", "T-noop", "warning"),

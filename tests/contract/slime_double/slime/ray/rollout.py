@@ -8,16 +8,19 @@ from slime.utils.types import Sample
 
 
 def flatten(groups: list[Any], per_prompt: int) -> list[Sample]:
-    """Groups × samples (× siblings): siblings share a group_id, a group has its full count."""
-    flat: list[Sample] = []
+    """Groups × samples (× siblings): siblings share a group_id, a group has its full count.
+
+    As slime flattens: one level at a time for as long as the first entry is a list, whatever the others are.
+    """
     for group in groups:
         assert isinstance(group, list) and len(group) == per_prompt, "a group is not complete"
-        for entry in group:
-            siblings = entry if isinstance(entry, list) else [entry]
-            if isinstance(entry, list):
-                ids = {sample.group_id for sample in siblings}
-                assert len(ids) == 1 and None not in ids, "siblings without a common group_id"
-            flat += siblings
+        for siblings in (entry for entry in group if isinstance(entry, list) and len(entry) > 1):
+            ids = {sample.group_id for sample in siblings}
+            assert len(ids) == 1 and None not in ids, "siblings without a common group_id"
+    flat: list[Any] = groups
+    while isinstance(flat[0], list):
+        flat = [inner for outer in flat for inner in outer]
+    assert all(isinstance(sample, Sample) for sample in flat), "entries are nested unequally deep"
     return flat
 
 
