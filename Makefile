@@ -95,6 +95,7 @@ verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask
 
 verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full size, and each fault at each moment (half an hour).
 	$(BIN)/python tests/perf/verify_sandboxes.py
+	$(BIN)/python tests/verify/harbor_environments.py
 
 verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 15 minutes).
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/slime_live
