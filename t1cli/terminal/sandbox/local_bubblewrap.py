@@ -63,6 +63,8 @@ class BubblewrapSandbox:
         self._lock = asyncio.Lock()
         self._tree = Tree(holder.root, confinement.user)
         self._closed = False
+        self._entered = False
+        """Something was run inside; until then there is only process 1."""
 
     async def exec(
         self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
@@ -74,6 +76,7 @@ class BubblewrapSandbox:
             settings["T1_PYTHON"] = python.executable
         async with self._lock:
             self._check()
+            self._entered = True
             argv = self._confinement.command(self._holder.init.pid, command, cwd)
             invocation = Invocation(argv, settings | (env or {}), end=kill_entered_group)
             result = await run_command(invocation, self._holder.pipe, timeout_seconds=timeout_seconds)
@@ -105,6 +108,7 @@ class BubblewrapSandbox:
             return None
         async with self._lock:
             self._check()
+            self._entered = True
             entrance = Entrance(
                 init_pid=self._holder.init.pid,
                 init_start=self._holder.init.start.partition("@")[0],
@@ -143,6 +147,8 @@ class BubblewrapSandbox:
         """End every process but the sandbox's own; returns how many there were. Raises SandboxError."""
         async with self._lock:
             self._check()
+            if not self._entered:
+                return 0
             argv = self._confinement.trusted(self._holder.init.pid, _END_ALL, str(self._holder.pid_namespace))
             pipe = OutputPipe()
             try:

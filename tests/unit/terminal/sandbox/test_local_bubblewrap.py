@@ -54,6 +54,7 @@ async def output(sandbox: BubblewrapSandbox, command: str, timeout_seconds: floa
 
 def test_files_and_background_jobs_persist_until_they_are_ended(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
+        assert await sandbox.end_processes() == 0
         first = await sandbox.exec("echo one > file; (sleep 300; true) & cd /tmp; false", timeout_seconds=120)
         assert (first.exit_code, first.timed_out) == (1, False)
         assert await output(sandbox, "pwd; cat file") == "/work\none\n"
