@@ -165,7 +165,7 @@ def test_a_pool_server_that_hangs_for_a_while(moment: str, tmp_path: Path, serve
     cell("pool server hangs", moment, f"{sum(counts.values())} played again")
 
 
-@cells("pool server hangs for good", (*TRIAL, *SAVE))
+@cells("pool server hangs for good", (*TRIAL, "mid-save"))
 def test_a_pool_server_that_hangs_for_good(moment: str, tmp_path: Path, server: Server, whole, cell) -> None:
     """The driver ends by its own deadlines, with losses and never with a score; later it resumes."""
     driver = Driver(tmp_path, "--moment", moment, "--url", server.url, "--wall", "15")
