@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import psutil
@@ -50,6 +50,8 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 class Driver:
     """The driver's process; `at` waits until it stands at its moment."""
 
+    started: ClassVar[list[Driver]] = []
+
     def __init__(self, place: Path, *options: str) -> None:
         self.place = place
         (place / "tmp").mkdir(parents=True, exist_ok=True)
@@ -59,6 +61,7 @@ class Driver:
         environment = {**os.environ, "TMPDIR": str(place / "tmp")}
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
         self.seen: set[ProcessIdentity] = set()
+        self.started.append(self)
 
     def at(self) -> int:
         """The process that stands at the moment; all that lives of this run now is remembered."""

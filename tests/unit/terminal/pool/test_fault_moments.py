@@ -61,6 +61,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.end()
 
 
+@pytest.fixture(autouse=True)
+def no_driver_outlives_its_test() -> Iterator[None]:
+    """Also where the test fails between two moments."""
+    yield
+    while Driver.started:
+        driver = Driver.started.pop()
+        if driver.process.poll() is None:
+            driver.kill()
+
+
 @pytest.fixture
 def cell(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Puts a cell's figures into the report, for the table."""
