@@ -23,7 +23,6 @@ from typing import Any
 from fault_gate import Gate, held, hold_saves
 from fault_worker import WorkerProcesses
 
-from t1cli.embedded import campaign_work
 from t1cli.embedded.campaign_work import CampaignWork, Pools, Records
 from t1cli.embedded.campaign_world import campaign_world, load_pools, open_site
 from t1cli.embedded.template import TinyChatTemplate
@@ -123,7 +122,7 @@ async def play(given: argparse.Namespace, spec: ExperimentSpec) -> None:
     work: Any = CampaignWork(spec, never, held(world, gate), Pools(tasks, ()), records)  # type: ignore[arg-type]
     workers = await _workers(given, spec, run, oracle) if given.workers else None
     if workers is not None:
-        _play_on(workers, work)
+        work._series.run = partial(work._series.run, make_trial=partial(RemoteTrial, workers))
     work.resumed_version = 1
     aborted = ""
     for rollout_id in range(ROLLOUTS):
@@ -141,20 +140,11 @@ async def play(given: argparse.Namespace, spec: ExperimentSpec) -> None:
             aborted = "short"
             (run.rollouts / f"rollout_{rollout_id:06d}.npz").unlink()
             break
+    await work.close()
     if workers is not None:
         await workers.close()
     await site.close()
     print(json.dumps({"lost": counts, "played": len(oracle.played), "swept": swept, "aborted": aborted}), flush=True)
-    # What a test hangs up may hang here for good, in a thread that waits for a connection.
-    work.close()
-
-
-def _play_on(workers: WorkerProcesses, work: Any) -> None:
-    maker = partial(RemoteTrial, workers)
-    if hasattr(work, "_series"):
-        work._series.run = partial(work._series.run, make_trial=maker)
-    else:
-        campaign_work.run_rollout = partial(campaign_work.run_rollout, make_trial=maker)  # type: ignore[attr-defined]
 
 
 async def _workers(
