@@ -9,7 +9,7 @@ from typing import Any, Final
 from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of
 from t1cli.plugin.task_source import TASK_KEY
-from t1cli.plugin.to_sample import Siblings, lost_sample, to_sample
+from t1cli.plugin.to_sample import Siblings, lost_sample, to_sample, unit_field, unit_of
 from t1cli.terminal.rollout.batch import PERMANENT_CAUSES
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
@@ -44,7 +44,7 @@ async def play(args: Any, sample: Any, sampling_params: dict[str, Any], *, evalu
 def _samples(campaign: Campaign, sample: Any, result: TrialResult) -> Siblings:
     if not result.rows:
         lost_sample(sample).metadata["lost"] = f"{result.outcome.boundary}/{result.outcome.cause}"
-        sample.group_id = sample.group_id if sample.group_id is not None else sample.index
+        setattr(sample, unit_field(sample), unit_of(sample))
         return Siblings([sample])
     routing = campaign.spec.rollout.routing_replay and bool(campaign.spec.model.architecture.num_experts)
     made = []

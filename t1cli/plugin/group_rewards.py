@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from t1cli.plugin.settings import settings_of
+from t1cli.plugin.to_sample import unit_of
 from t1cli.spec.algorithm import GRPO
 
 _EPSILON: Final = 1e-6
@@ -48,7 +49,7 @@ def raw_and_shaped(args: Any, samples: Sequence[Any]) -> tuple[list[float], list
             normalize_std=algorithm.normalize_std,
             length_normalize=algorithm.length_normalize,
         )
-    return raw, [shaped[_trial_of(sample)] for sample in samples]
+    return raw, [shaped[unit_of(sample)] for sample in samples]
 
 
 def group_advantages(
@@ -72,11 +73,7 @@ def _trials(samples: Sequence[Any], raw: Sequence[float]) -> dict[int, _Trial]:
     found: dict[int, _Trial] = {}
     for sample, reward in zip(samples, raw, strict=True):
         length = 0 if sample.remove_sample else sample.effective_response_length
-        trial = found.setdefault(_trial_of(sample), _Trial(sample.group_index, reward, 0, False))
+        trial = found.setdefault(unit_of(sample), _Trial(sample.group_index, reward, 0, False))
         trial.tokens += length
         trial.trainable |= length > 0
     return found
-
-
-def _trial_of(sample: Any) -> int:
-    return int(sample.group_id if sample.group_id is not None else sample.index)

@@ -42,7 +42,7 @@ def to_samples(rows: Sequence[TrainingRow], *, first_index: int, with_routing: b
 
 
 def to_sample(row: TrainingRow, *, index: int, trial: int, with_routing: bool) -> Any:
-    """One Sample; `trial` becomes its group_id, the unit of slime's loss and batching."""
+    """One Sample; `trial` becomes its `group_id`, the unit of slime's loss and batching (`unit_field`)."""
     from slime.utils.types import Sample  # type: ignore[import-not-found]
 
     # A row without a single reply token still has to end in one (masked) response token: PPO indexes the last one.
@@ -52,7 +52,7 @@ def to_sample(row: TrainingRow, *, index: int, trial: int, with_routing: bool) -
     return Sample(
         group_index=row.group_id,
         index=index,
-        group_id=trial,
+        **{unit_field(Sample): trial},
         tokens=row.tokens.tolist(),
         response_length=len(row.tokens) - start,
         reward=row.reward,
@@ -71,6 +71,17 @@ def to_sample(row: TrainingRow, *, index: int, trial: int, with_routing: bool) -
             "stop": row.stop,
         },
     )
+
+
+def unit_field(sample: Any) -> str:
+    """The field of Sample, or of one, that siblings share: `group_id`, which slime v0.3.1 calls `rollout_id`."""
+    return "group_id" if hasattr(sample, "group_id") else "rollout_id"
+
+
+def unit_of(sample: Any) -> int:
+    """The trial that a Sample belongs to; its own number where nothing was said, as in slime."""
+    unit = getattr(sample, unit_field(sample))
+    return int(sample.index if unit is None else unit)
 
 
 class Siblings(list[Any]):

@@ -71,14 +71,10 @@ def own_part(args: Any, data: dict[str, Any], index: int, mask: Any) -> Any:
     """The part of a response's mask that belongs to this context-parallel rank."""
     from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp  # type: ignore[import-not-found]
 
-    longest = data.get("max_seq_lens")
-    return slice_log_prob_with_cp(
-        mask,
-        data["total_lengths"][index],
-        data["response_lengths"][index],
-        getattr(args, "qkv_format", "thd"),
-        None if longest is None else longest[index],
-    )
+    lengths = data["total_lengths"][index], data["response_lengths"][index]
+    if "max_seq_lens" not in data:  # packed, as v0.3.1 always is
+        return slice_log_prob_with_cp(mask, *lengths)
+    return slice_log_prob_with_cp(mask, *lengths, args.qkv_format, data["max_seq_lens"][index])
 
 
 def data_parallel_group() -> Any:

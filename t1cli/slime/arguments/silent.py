@@ -80,6 +80,11 @@ def _evaluates_with_fully_async(a: Arguments) -> bool:
     return evaluation_function(a).endswith("generate_rollout_fully_async")
 
 
+def _plays_trials(a: Arguments) -> bool:
+    functions = (a.text("rollout_function_path"), a.text("custom_generate_function_path"))
+    return any(name.startswith("t1cli.plugin.") for name in functions)
+
+
 def _fully_async(a: Arguments) -> bool:
     return a.text("rollout_function_path") == FULLY_ASYNC_FUNCTION
 
@@ -214,6 +219,13 @@ RULES: Final[tuple[Rule, ...]] = (
         _evaluates_with_fully_async,
         "the fully-async rollout function raises when it is asked to evaluate",
         f"--eval-function-path {STOCK_FUNCTION}",
+    ),
+    Rule(
+        "T-nucleus", "error", "--rollout-top-p",
+        lambda a: a.number("rollout_top_p", 1.0) != 1 and a.table.version != "0.3.0" and _plays_trials(a),
+        "slime replays nucleus sampling at this version and asserts which tokens each one was drawn from; trials carry "
+        "no such record",
+        "--rollout-top-p 1.0",
     ),
     Rule(
         "T-path", "error", "--rollout-function-path",

@@ -58,6 +58,8 @@ FINE_ROLES = roles({"save": "/m/run"}, {"save": "/m/critic", "lr": 1e-5})
         (PPO + " --keep-old-actor --update-weights-interval 1", {"roles": FINE_ROLES, "asynchronous": True}),
         # What v0.3.1 no longer changes, derives from running engines, and cuts as it cuts tokens.
         (GOOD + " --rollout-num-gpus 4", {"version": "0.3.1"}),
+        (GOOD + " --rollout-top-p 0.95", {"version": "0.3.1"}),
+        (GOOD + " --rollout-top-p 0.95 --rollout-function-path t1cli.plugin.hooks.generate_rollout", {}),
         (APART.replace("--rollout-num-gpus 8", "--rollout-external-engine-addrs a:1 b:1"), {"version": "0.3.1"}),
         (
             GOOD + " --context-parallel-size 2 --multi-latent-attention --allgather-cp --use-rollout-routing-replay",
@@ -322,6 +324,12 @@ IN_COMPANY: list[tuple[str, dict[str, Any], str, str]] = [
         {"version": "0.3.1"},
         "T-groups",
         "start itself",
+    ),
+    (
+        GOOD + " --rollout-top-p 0.95 --rollout-function-path t1cli.plugin.hooks.generate_rollout",
+        {"version": "0.3.1"},
+        "T-nucleus",
+        "no such record",
     ),
     (GOOD + " --use-persistent-ckpt-worker", {"version": "0.3.1"}, "T-change", "itself"),
     (GOOD + " --ckpt-assume-constant-structure", {"version": "0.3.1"}, "T-change", "itself"),
