@@ -6,12 +6,14 @@ import asyncio
 import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from t1cli.terminal.harness.engine import EngineError
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
+from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.metrics import RolloutPopulation, rollout_metrics
 from t1cli.terminal.trajectory.audit import ACCOUNTS, TokenLedger
 from t1cli.watch.metrics.registry import registry
@@ -100,6 +102,18 @@ def test_groups_with_variance_are_counted(doubles: SimpleNamespace, tmp_path: Pa
     assert metrics["terminal/groups"] == 3 and metrics["terminal/groups_with_variance"] == 1
 
 
+def plain_once(samples: int) -> Any:
+    """A filter that drops the plain group, in one of the two rollouts below."""
+    return lambda trials: "plain" if samples == 2 and trials[0].plan.task.name == "plain" else None
+
+
+async def kept_and_closed(world: Any, plan: RolloutPlan) -> RolloutResult:
+    kept = Kept()
+    result = await run_rollout(world, plan, kept=kept)
+    await kept.close("over")
+    return result
+
+
 def test_every_name_that_a_rollout_logs_is_in_the_registry(doubles: SimpleNamespace, tmp_path: Path) -> None:
     """Over rollouts with lost, cancelled, surplus and cut trials, and with siblings; every account of the ledger."""
     known = registry().metrics
@@ -117,11 +131,14 @@ def test_every_name_that_a_rollout_logs_is_in_the_registry(doubles: SimpleNamesp
             lambda instruction: {"long": ["x" * 90], "turns": ["a"] * 9}.get(instruction, ["a"]), before=fails_twice
         )
         tasks = tuple(doubles.task_named(name) for name in ("lost", "long", "turns", "plain", "slow"))
-        plan = RolloutPlan(0, tasks, accept=4, samples_per_prompt=samples, first_backoff_seconds=0.01)
-        logged |= set(asyncio.run(run_rollout(doubles.make_world(engine, tmp_path), plan)).metrics)
+        keep = KeepRule(1, 4) if samples == 1 else None
+        # The slow one is surplus in both, the dropped one beside it in the second.
+        plan = RolloutPlan(0, tasks, 5 - samples, samples, first_backoff_seconds=0.01, keep=keep)
+        world = doubles.replace(doubles.make_world(engine, tmp_path), drops=plain_once(samples))
+        logged |= set(asyncio.run(kept_and_closed(world, plan)).metrics)
     ledger = TokenLedger(1, dict.fromkeys(ACCOUNTS, 1))
     logged |= set(rollout_metrics(RolloutPopulation((), (), (), ledger, seconds=1.0)))
     patterns = [name for name in known if "*" in name]
-    ours = {name for name in logged if name.startswith("terminal/")}
+    ours = {name for name in logged if name.startswith(("terminal/", "rollout/dynamic_filter/"))}
     unknown = {n for n in ours if n not in known and not any(fnmatch.fnmatchcase(n, p) for p in patterns)}
-    assert unknown == set() and len(ours) > 60
+    assert unknown == set() and {"terminal/held_trials", "terminal/filter_undone"} < ours
