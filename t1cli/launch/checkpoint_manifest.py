@@ -19,6 +19,9 @@ from t1cli.launch.json_files import read_json, write_json
 FORMAT_VERSION = 1
 MANIFEST: Final = "manifest.json"
 TRACKER: Final = "latest_checkpointed_iteration.txt"
+_SHARD: Final = ".distcp"
+_INDEX: Final = ".metadata"
+"""What torch's distributed checkpoints are read by; a save that an earlier session broke off has none."""
 _WHOLE_BYTES: Final = 4 * 2**20
 """Files up to this size are hashed whole, larger ones at both ends: hashing terabytes would outlast a rollout."""
 
@@ -78,6 +81,8 @@ def seal(role_directory: Path, rollout: int, owner: Owner) -> str:
     files = {name: _fingerprint(directory / name) for name in _file_names(directory)}
     if not files:
         return "the directory is empty"
+    if any(name.endswith(_SHARD) for name in files) and _INDEX not in files:
+        return f"it has shards and no {_INDEX}, which is written after all of them"
     manifest = {
         "format_version": FORMAT_VERSION,
         "campaign": owner.campaign,
@@ -125,7 +130,7 @@ def _damage(directory: Path, files: Any) -> str:
 def _file_names(directory: Path) -> Iterator[str]:
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
-        if path.is_file() and name != MANIFEST and not path.name.startswith("."):
+        if path.is_file() and name != MANIFEST and (path.name == _INDEX or not path.name.startswith(".")):
             yield name
 
 

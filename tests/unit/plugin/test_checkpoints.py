@@ -40,6 +40,7 @@ def save(directory: Path, rollout: int, *, finished: bool = True, size: int = 10
     (place / "__0_0.distcp").write_bytes(bytes([rollout % 256]) * size)
     (place / "common.pt").write_bytes(b"x" * 10)
     if finished:
+        (place / ".metadata").write_bytes(b"m" * 10)
         (directory / TRACKER).write_text(str(rollout))
     return place
 
@@ -65,6 +66,15 @@ def test_a_half_written_checkpoint_is_not_sealed(tmp_path: Path) -> None:
     assert problem_of(tmp_path, 3, OWNER).startswith("no manifest")
     iteration_directory(tmp_path, 9).mkdir()
     assert seal(tmp_path, 9, OWNER) == "the directory is empty"
+
+
+def test_a_save_that_broke_off_is_not_sealed_when_later_ones_are_finished(tmp_path: Path) -> None:
+    save(tmp_path, 3, finished=False)
+    save(tmp_path, 7)
+    assert seal_finished(tmp_path, OWNER) == (7,)
+    assert "no .metadata" in seal(tmp_path, 3, OWNER) and "no manifest" in problem_of(tmp_path, 3, OWNER)
+    (iteration_directory(tmp_path, 7) / ".metadata").unlink()
+    assert ".metadata: No such file" in problem_of(tmp_path, 7, OWNER)
 
 
 @pytest.mark.parametrize(
