@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from t1cli.cluster.node_actors import NodeActors
 from t1cli.plugin.campaign import Campaign, open_campaign
 from t1cli.terminal.harness.engine import Engine
+from t1cli.terminal.harness.hold import Hold
+from t1cli.terminal.rollout.kept import RunningTrial
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
 from t1cli.terminal.rollout.pacing import Slots
@@ -26,6 +28,14 @@ from t1cli.terminal.rollout.world import TrialWorld
 TARGET = "t1cli.plugin.trial_worker:TrialWorker"
 
 
+class Played(NamedTuple):
+    """What a worker hands back."""
+
+    result: TrialResult
+    sampled_tokens: int
+    held_tokens: int = 0
+
+
 class TrialWorker:
     """One node's trials. Made inside a Ray actor, from plain values."""
 
@@ -33,26 +43,37 @@ class TrialWorker:
         self._campaign: Campaign = open_campaign(settings_json, engine_url)
         # Every node has a share of the provider's capacity, so that all nodes together stay within it.
         self._slots = Slots(places)
-        self._running: dict[str, tuple[asyncio.Task[TrialResult], Trial]] = {}
+        self._running: dict[str, RunningTrial] = {}
 
-    async def play(self, plan: TrialPlan, run_tag: str, evaluates: bool) -> tuple[TrialResult, int]:
+    async def play(self, plan: TrialPlan, run_tag: str, evaluates: bool, holdable: bool = False) -> Played:
         """One trial, and the tokens that its engine sampled for it."""
         world = self._campaign.evaluation_world if evaluates else self._campaign.world
         async with world.connect() as engine:
-            metered = MeteredEngine(engine)
+            metered = MeteredEngine(engine, Hold() if holdable else None)
             trial = Trial(replace(world, slots=self._slots, run_tag=run_tag), plan, metered)
             task = asyncio.create_task(trial.run())
-            self._running[plan.trial_id] = (task, trial)
+            self._running[plan.trial_id] = RunningTrial(task, trial, plan, metered)
             try:
-                return await task, metered.sampled_tokens
+                return Played(await task, metered.sampled_tokens, metered.held_tokens)
             finally:
                 del self._running[plan.trial_id]
+
+    async def hold(self, trial_id: str) -> int:
+        """Put one trial on hold; what it has sampled so far, 0 when it does not run here."""
+        if trial_id not in self._running:
+            return 0
+        await self._running[trial_id].stop()
+        return self._running[trial_id].sampled_tokens if trial_id in self._running else 0
+
+    async def go_on(self, trial_id: str) -> None:
+        """End the hold of one trial."""
+        if trial_id in self._running:
+            await self._running[trial_id].go_on()
 
     async def cancel(self, trial_id: str, cause: str) -> None:
         """End one trial with outcome cancelled; `play` returns its result."""
         if trial_id in self._running:
-            task, trial = self._running[trial_id]
-            trial.cancel(task, cause)
+            self._running[trial_id].cancel(cause)
 
 
 class RemoteTrial:
@@ -78,9 +99,22 @@ class RemoteTrial:
             raise asyncio.CancelledError
         return self._lost(Boundary.CANCELLED, self._cancelled_for, "")
 
+    async def hold(self) -> int:
+        """Put it on hold on its node; what it has sampled so far. A node that is gone ends the trial itself."""
+        try:
+            return int(await self._workers.call(self._address, "hold", self.plan.trial_id))
+        except ConnectionError:
+            return 0
+
+    async def go_on(self) -> None:
+        """End the hold."""
+        with suppress(ConnectionError):
+            await self._workers.call(self._address, "go_on", self.plan.trial_id)
+
     async def run(self) -> TrialResult:
         """Play it on its node; a lost node is an infrastructure outcome, so the rollout refills it."""
-        call = self._workers.call(self._address, "play", self.plan, self._world.run_tag, self._evaluates)
+        holdable = isinstance(self._engine, MeteredEngine) and self._engine.hold is not None
+        call = self._workers.call(self._address, "play", self.plan, self._world.run_tag, self._evaluates, holdable)
         playing = asyncio.ensure_future(call)
         try:
             await asyncio.wait({playing})
@@ -98,13 +132,14 @@ class RemoteTrial:
 
     def _result(self, playing: asyncio.Future[Any]) -> TrialResult:
         try:
-            result, sampled_tokens = playing.result()
+            played = Played(*playing.result())
         except ConnectionError as gone:
             return self._lost(Boundary.HARNESS, "worker_lost", str(gone))
         if isinstance(self._engine, MeteredEngine):
-            self._engine.sampled_tokens += sampled_tokens
-        assert isinstance(result, TrialResult)
-        return result
+            self._engine.sampled_tokens += played.sampled_tokens
+            self._engine.held_tokens += played.held_tokens
+        assert isinstance(played.result, TrialResult)
+        return played.result
 
     def _lost(self, boundary: Boundary, cause: str, detail: str) -> TrialResult:
         return TrialResult(self.plan, Outcome(False, StopReason.FAILED, boundary, cause, detail))

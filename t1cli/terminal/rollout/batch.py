@@ -182,10 +182,8 @@ class _Rollout:
             self._launch_missing()
             while self.running and len(self.accepted) < self.plan.accept:
                 await self._settle_next()
-            self.kept = self._hold()
+            self.kept = await self._hold()
             await self._cancel_running(OVER_SAMPLED)
-            for trial in self._held():
-                await trial.engine.quiet()
             result = self._result(asyncio.get_running_loop().time() - started)
         except BaseException:
             self.kept = ()
@@ -208,9 +206,7 @@ class _Rollout:
             for result, engine in kept.scored:
                 self._take(relabelled(result, replace(result.plan, group_id=group_id), engine), engine)
         await self._end(strangers, OVER_SAMPLED)
-        for _, kept in going_on:
-            for trial in kept.running:
-                trial.engine.go_on()
+        await asyncio.gather(*(trial.go_on() for _, kept in going_on for trial in kept.running))
 
     def _launch_missing(self) -> None:
         """Start every sample that is neither finished nor under way."""
@@ -274,17 +270,17 @@ class _Rollout:
             group.given_up = self.drops.takes(result.plan.group_id, self._by_sample(result.plan.group_id))
             self.accepted += [] if group.given_up else [result.plan.group_id]
 
-    def _hold(self) -> tuple[KeptGroup, ...]:
+    async def _hold(self) -> tuple[KeptGroup, ...]:
         """Put on hold what the next rollout goes on with."""
         if self.plan.keep is None or len(self.accepted) < self.plan.accept:
             return ()
-        candidates = [self._as_kept(group_id) for group_id in self._unfinished()]
-        self.stale = [g for g in self._unfinished() if 0 < self.groups[g].rollouts >= self.plan.keep.most_rollouts]
-        kept = chosen([group for group in candidates if group.running or group.scored], self.plan.keep)
-        for group in kept:
-            for trial in group.running:
-                trial.engine.stop()
-        return kept
+        unfinished = self._unfinished()
+        self.stale = [g for g in unfinished if 0 < self.groups[g].rollouts >= self.plan.keep.most_rollouts]
+        # All of them, also those that are cancelled then: who has sampled how much is known of trials that stand still.
+        waiting = [trial.stop() for trial in self.running.values() if trial.plan.group_id in unfinished]
+        await asyncio.gather(*waiting)
+        candidates = [self._as_kept(group_id) for group_id in unfinished]
+        return chosen([group for group in candidates if group.running or group.scored], self.plan.keep)
 
     def _as_kept(self, group_id: int) -> KeptGroup:
         group = self.groups[group_id]
@@ -339,7 +335,7 @@ class _Rollout:
             rows=rows,
             ledger=ledger,
             seconds=seconds,
-            held_tokens=tuple(trial.engine.sampled_tokens for trial in self._held()),
+            held_tokens=tuple(trial.sampled_tokens for trial in self._held()),
         )
         indexes = {group.place: index for index, group in enumerate(self.groups.values())}
         return RolloutResult(

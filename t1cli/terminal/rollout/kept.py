@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
@@ -33,6 +33,19 @@ class PlayableTrial(Protocol):
         ...
 
 
+@runtime_checkable
+class PlayedElsewhere(Protocol):
+    """A trial whose engine this process does not see."""
+
+    async def hold(self) -> int:
+        """Put it on hold; what it has sampled so far."""
+        ...
+
+    async def go_on(self) -> None:
+        """End the hold."""
+        ...
+
+
 @dataclass(frozen=True)
 class KeepRule:
     """How much may be left to the next rollout."""
@@ -53,11 +66,33 @@ class RunningTrial:
     """As this rollout counts it: a kept trial began in another group id."""
     engine: MeteredEngine
     """Its own, so that its tokens are known apart."""
+    elsewhere_tokens: int = 0
+    """Sampled on another node until the last hold began."""
+
+    @property
+    def sampled_tokens(self) -> int:
+        """What it has sampled so far; of a trial on another node, until the last hold."""
+        return self.engine.sampled_tokens or self.elsewhere_tokens
 
     @property
     def is_under_way(self) -> bool:
         """Whether there is something to go on with."""
-        return self.engine.sampled_tokens > 0
+        return self.sampled_tokens > 0
+
+    async def stop(self) -> None:
+        """Put it on hold; returns when the engine samples nothing for it."""
+        if isinstance(self.trial, PlayedElsewhere):
+            self.elsewhere_tokens = await self.trial.hold()
+        elif self.engine.hold is not None:
+            self.engine.hold.begin()
+            await self.engine.hold.quiet()
+
+    async def go_on(self) -> None:
+        """End the hold."""
+        if isinstance(self.trial, PlayedElsewhere):
+            await self.trial.go_on()
+        elif self.engine.hold is not None:
+            self.engine.hold.end()
 
     def result(self) -> TrialResult:
         """The result of its finished task, in this rollout's group. Raises what the trial raised."""
@@ -89,7 +124,7 @@ class KeptGroup:
     @property
     def sampled_tokens(self) -> int:
         """What the group has cost so far."""
-        return sum(e.sampled_tokens for _, e in self.scored) + sum(t.engine.sampled_tokens for t in self.running)
+        return sum(e.sampled_tokens for _, e in self.scored) + sum(t.sampled_tokens for t in self.running)
 
 
 class Kept:

@@ -20,24 +20,9 @@ class MeteredEngine:
         self._cut_off: dict[str, int] = {}
         self._names: dict[str, str] = {}
 
-    def stop(self) -> None:
-        """Begin a hold of the trial, if it can be held."""
-        if self.hold is not None:
-            self.hold.begin()
-
-    async def quiet(self) -> None:
-        """Wait until the beginning of a hold has cut everything off."""
-        if self.hold is not None:
-            await self.hold.quiet()
-
     def reconnect(self, engine: Engine) -> None:
         """Ask this engine from now on; only while on hold."""
         self._engine = engine
-
-    def go_on(self) -> None:
-        """End the hold."""
-        if self.hold is not None:
-            self.hold.end()
 
     async def generate(self, prompt_ids: tuple[int, ...], *, rid: str, sampling: Sampling) -> Generation:
         """One reply, counted. One that a hold cuts off is asked for again, as a whole, when the hold is over."""

@@ -127,6 +127,16 @@ def test_a_node_never_sweeps_what_another_node_has_on_record(tmp_path: Path, mon
     assert asyncio.run(one.sweep("run")) == ("trial",)
 
 
+def test_a_node_that_is_gone_holds_nothing_and_its_trial_is_lost() -> None:
+    async def whole() -> None:
+        remote, _ = trial(Workers(lost=True), 0)
+        assert await remote.hold() == 0
+        await remote.go_on()
+        assert (await remote.run()).outcome.cause == "worker_lost"
+
+    asyncio.run(whole())
+
+
 @pytest.mark.catalogue("S10")
 def test_nodes_come_from_the_routers_engines() -> None:
     urls = ["http://10.0.0.1:30000", "10.0.0.1:30001", "http://[fd00::2]:30000", ""]
