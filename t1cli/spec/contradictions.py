@@ -17,7 +17,6 @@ from t1cli.spec.diagnose import walk
 from t1cli.spec.evaluation import EvaluationSpec
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.hardware import HardwareSpec
-from t1cli.spec.harnesses import BUILTIN, text_harness_path
 from t1cli.spec.model import ModelSpec
 from t1cli.spec.node import Node
 from t1cli.spec.rollout import RolloutSpec
@@ -147,12 +146,6 @@ def _continued(rollout: RolloutSpec) -> Iterator[Contradiction]:
             f"`unfinished: continue` under `pipeline: {rollout.pipeline}` trains turns that are {least} weight "
             f"version{'s' if least > 1 else ''} old or older, max_staleness {rollout.max_staleness} forbids them",
             f"at least {least}, or `unfinished: repeat`",
-        )
-    if rollout.harness != BUILTIN and text_harness_path(rollout.harness) is None:
-        yield Contradiction(
-            key,
-            f"`continue` holds a trial between two turns, which {rollout.harness} cannot be told to do",
-            "`repeat`, or `harness: builtin`",
         )
 
 

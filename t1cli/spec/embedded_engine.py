@@ -5,7 +5,7 @@ from __future__ import annotations
 from t1cli.errors import BadInput, Diagnostic
 from t1cli.spec.algorithm import GRPO, PPO
 from t1cli.spec.experiment import ExperimentSpec
-from t1cli.spec.harnesses import BUILTIN, text_harness_path
+from t1cli.spec.harnesses import lacks_harbor
 
 HINT = "change it, or run on slime: engine.kind=slime"
 
@@ -24,8 +24,8 @@ def unsupported(spec: ExperimentSpec) -> dict[str, str]:
         "engine.kind": (spec.engine.kind != "embedded", f"{spec.engine.kind} is another engine"),
         "rollout.pipeline": (rollout.pipeline == "fully_async", "there is no fully_async pipeline here"),
         "rollout.harness": (
-            rollout.harness != BUILTIN and text_harness_path(rollout.harness) is None,
-            f"the agent loop here is builtin or a function of your own, not {rollout.harness}",
+            bool(lacks_harbor(rollout.harness, spec.sandbox.kind)),
+            lacks_harbor(rollout.harness, spec.sandbox.kind),
         ),
         "trainer.precision": (spec.trainer.precision != "fp32", "the trainer runs fp32 here"),
         "algorithm.adam.lr_schedule": (algorithm.adam.lr_schedule != "constant", "learning rates are constant here"),

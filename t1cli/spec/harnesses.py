@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from typing import Final
 
 BUILTIN: Final = "builtin"
-NAMED: Final[Mapping[str, str | None]] = {"terminus-2": None}
-"""Name to the text harness behind it, as `module:function`; null where the built-in loop runs in its place."""
+TERMINUS: Final = "terminus-2"
+NAMED: Final[Mapping[str, str]] = {TERMINUS: "t1cli.terminal.harness.terminus:play"}
+"""Name to the text harness behind it, as `module:function`."""
 WRITTEN: Final = "`builtin`, or `package.module:function` of an async function of your own"
 
 _PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -18,6 +19,13 @@ _PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 def text_harness_path(harness: str) -> str | None:
     """`module:function` of the text harness that trials run; None when they run the built-in loop."""
     return NAMED.get(harness, harness) if harness != BUILTIN else None
+
+
+def lacks_harbor(harness: str, sandbox_kind: str) -> str:
+    """Why a harness cannot play in this kind of sandbox; empty when it can."""
+    if harness != TERMINUS or sandbox_kind == "harbor":
+        return ""
+    return f"{harness} is Harbor's own and works in Harbor's environments, sandbox.kind is {sandbox_kind}"
 
 
 def names_a_harness(harness: str) -> bool:

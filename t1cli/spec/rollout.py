@@ -76,8 +76,8 @@ class RolloutSpec(Block):
     """Mean |trainer - sampler| log-prob before a session's first actor step, above which it stops: both hold the same
     weights then. The T1 report saw 0.021 without and 0.013 with routing replay. Null never stops."""
     harness: str = "builtin"
-    """Agent loop: `builtin`, `terminus-2`, or `package.module:function`: an async function of your own that plays a
-    trial over a chat endpoint, with exact tokens."""
+    """Agent loop: `builtin`, `terminus-2` (of Harbor, in Harbor's environments), or `package.module:function`: an async
+    function of your own. The latter two play a trial over a chat endpoint, with exact tokens."""
     expected_seconds: NonNegativeFloat | None = None
     """Measured or expected wall time of one rollout, for the schedule; null leaves it out."""
     expected_train_seconds: NonNegativeFloat | None = None

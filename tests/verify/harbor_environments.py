@@ -24,6 +24,7 @@ SUITES = (
     "tests/contract/test_sandbox_backends.py",
     "tests/contract/test_harbor_faults.py",
     "tests/unit/terminal/rollout/test_harbor_trials.py",
+    "tests/unit/terminal/harness/test_terminus.py",
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from t1cli.plan.draft import Draft
 from t1cli.plan.inference import EngineMemory, plan_engine
 from t1cli.plan.plan import Finding
-from t1cli.spec.harnesses import BUILTIN, WRITTEN, names_a_harness, near_names, text_harness_path
+from t1cli.spec.harnesses import TERMINUS, WRITTEN, lacks_harbor, names_a_harness, near_names, text_harness_path
 
 # Below this many full contexts per trial in flight, requests are likely to be retracted or queued near the wall.
 CROWDED_SHARE = 0.25
@@ -49,7 +49,7 @@ def engine_memory(draft: Draft) -> Iterator[Finding]:
 
 
 def other_harness(draft: Draft) -> Iterator[Finding]:
-    """T-harness: what the spec names is not what runs, or not all of the spec is kept by it."""
+    """T-harness: what the spec names cannot run, or does not keep all of the spec."""
     rollout, harness = draft.spec.rollout, draft.spec.rollout.harness
     if not names_a_harness(harness):
         yield draft.finding(
@@ -59,6 +59,23 @@ def other_harness(draft: Draft) -> Iterator[Finding]:
             message=f"`{harness}` names no agent loop",
             fix=near_names(harness) or WRITTEN,
         )
+    elif draft.on_slime and (lacking := lacks_harbor(harness, draft.spec.sandbox.kind)):
+        yield draft.finding(
+            "T-harness",
+            "error",
+            key="rollout.harness",
+            message=lacking,
+            fix="--set rollout.harness=builtin, or a `sandbox.kind: harbor` block",
+        )
+    elif harness == TERMINUS and rollout.summary.kind != "none":
+        yield draft.finding(
+            "T-harness",
+            "notice",
+            key="rollout.summary.kind",
+            message=f"{harness} summarises in its own way from trigger_tokens on: a summary may be as long as a reply, "
+            "not as summary.max_new_tokens, and makes rows of its own",
+            fix="nothing, or --set rollout.summary.kind=none: trials then end at the wall",
+        )
     elif text_harness_path(harness) and rollout.summary.kind != "none":
         yield draft.finding(
             "T-harness",
@@ -66,15 +83,6 @@ def other_harness(draft: Draft) -> Iterator[Finding]:
             key="rollout.summary.kind",
             message=f"{harness} keeps its history itself: nothing is summarised, and its trials end at the wall",
             fix="--set rollout.summary.kind=none, or a harness that shortens its own history",
-        )
-    elif draft.on_slime and harness != BUILTIN and text_harness_path(harness) is None:
-        yield draft.finding(
-            "T-harness",
-            "warning",
-            key="rollout.harness",
-            message=f"trials run t1's built-in agent loop, not {harness}: same tools and budgets, other prompts, so "
-            f"figures measured with {harness} do not carry over",
-            fix="--set rollout.harness=builtin says what runs; `package.module:function` runs a harness of your own",
         )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from t1cli.terminal.harness.agent import EXEC_GRACE_SECONDS
 from t1cli.terminal.harness.limits import Limits
-from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox, SandboxError
+from t1cli.terminal.sandbox.sandbox import ExecResult, RunsAgents, Sandbox, SandboxError
 
 T = TypeVar("T")
 
@@ -79,6 +79,16 @@ class HarnessSandbox:
         async with asyncio.timeout(self._time() + EXEC_GRACE_SECONDS):
             # A file that is too long is the policy's doing, so this failure is not kept as the sandbox's.
             return await self._sandbox.read_file(path, max_bytes=max_bytes)
+
+    async def run_agent(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Let an agent of the sandbox's backend play; the deadline ends it with the harness. Raises SandboxError."""
+        if not isinstance(self._sandbox, RunsAgents):
+            raise TypeError(f"a {type(self._sandbox).__name__} has no agents of its own")
+        try:
+            return await self._sandbox.run_agent(request)
+        except SandboxError as error:
+            self.problem = self.problem or error
+            raise
 
     def _time(self) -> float:
         left_seconds = self._left()

@@ -10,8 +10,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from t1cli.errors import Refused
 from t1cli.spec.engine import EmbeddedEngine
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.harnesses import lacks_harbor
 from t1cli.spec.sandbox import HarborSandbox, LocalSandbox, PoolSandbox
 from t1cli.spec.sandbox import Sandbox as SandboxSpec
 from t1cli.terminal.harness.chat_template import ChatTemplate
@@ -49,8 +51,12 @@ def build_world(
 ) -> TrialWorld:
     """The world of a campaign's training trials; replace its `limits` for evaluation trials.
 
-    Raises Refused for a `rollout.harness` that cannot be imported or called.
+    Raises Refused for a `rollout.harness` that cannot be imported or called, or cannot play in these sandboxes.
     """
+    if lacking := lacks_harbor(spec.rollout.harness, spec.sandbox.kind):
+        raise Refused(
+            lacking, where="rollout.harness", hint="rollout.harness=builtin, or a `sandbox.kind: harbor` block"
+        )
     shape, times = routing_shape(spec), ClientTimes(generate_seconds=spec.rollout.trial_wall_seconds)
 
     def connect() -> AbstractAsyncContextManager[Engine]:

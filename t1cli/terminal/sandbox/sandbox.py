@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ class SandboxProvider(Protocol):
 
     async def close(self) -> None:
         """Destroy all that is left of this provider."""
+        ...
+
+
+@runtime_checkable
+class RunsAgents(Protocol):
+    """A sandbox whose backend has agents of its own, which work in it from outside."""
+
+    async def run_agent(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the agent that `request["agent"]` names, until it ends. Raises SandboxError."""
         ...
 
 

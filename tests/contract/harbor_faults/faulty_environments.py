@@ -42,3 +42,13 @@ class Leaving(BubblewrapEnvironment):
             pid, start = self._record.read_text().split()
             kill(ProcessIdentity(int(pid), start))
             self._record.unlink()
+
+
+class WithoutTerminal(BubblewrapEnvironment):
+    """Its terminal multiplexer ends as soon as it has been started, as in an environment with a sandbox per command."""
+
+    async def exec(self, command: str, **more: Any) -> Any:
+        answer = await super().exec(command, **more)
+        if "new-session" in command:
+            await super().exec("tmux kill-server", **more)
+        return answer

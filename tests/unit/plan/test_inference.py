@@ -48,9 +48,12 @@ def test_a_cache_shorter_than_one_trial(findings_of):
     assert [f.severity for f in found] == ["error"] and "can never reach its wall" in found[0].message
 
 
-def test_another_harness_than_the_built_in_one_is_said(findings_of) -> None:
+def test_terminus_works_in_harbors_environments_alone(findings_of) -> None:
     (found,) = findings_of("T-harness", T1)
-    assert found.severity == "warning" and "not terminus-2" in found.message
+    assert found.severity == "notice" and "summarises in its own way" in found.message
+    assert findings_of("T-harness", T1, "rollout.summary.kind=none") == []
+    (found,) = findings_of("T-harness", T1, "sandbox={kind: local}")
+    assert found.severity == "error" and "sandbox.kind is local" in found.message
     assert findings_of("T-harness", T1, "rollout.harness=builtin") == []
 
 

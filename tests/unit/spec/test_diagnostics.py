@@ -128,11 +128,6 @@ def test_overrides_that_are_wrong(base: str, problems: Break, override: str, mes
             "unfinished",
             "nothing is unfinished under `pipeline: fully_async`",
         ),
-        (
-            ["rollout.max_staleness=1", "rollout.unfinished=continue", "rollout.harness=terminus-2"],
-            "unfinished",
-            "which terminus-2 cannot be told to do",
-        ),
         (["rollout.summary.trigger_tokens=9"], "summary.trigger_tokens", "without summaries"),
         (
             ["rollout.summary={kind: summarize, trigger_tokens: 600, max_new_tokens: 9}"],

@@ -144,11 +144,17 @@ def _spawn(python: str, descriptor: int, log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=output,
             pass_fds=(descriptor,),
-            # litellm would look for prices on the network while it is imported.
-            env=os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            env=_environment(),
             # A Ctrl-C is for whoever asks, who then ends the worker in order.
             start_new_session=True,
         )
+
+
+def _environment() -> dict[str, str]:
+    # An agent's requests to the trial's own endpoint are for this machine, whatever proxy leads out of it.
+    local = {name: f"{os.environ.get(name, '')},127.0.0.1,localhost".lstrip(",") for name in ("no_proxy", "NO_PROXY")}
+    # litellm would look for prices on the network while it is imported.
+    return os.environ | local | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 def _mark_seen(answer: asyncio.Future[Any]) -> None:

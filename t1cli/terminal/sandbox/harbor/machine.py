@@ -9,16 +9,18 @@ import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from t1cli.terminal.harness.shielded import finish
 from t1cli.terminal.sandbox.command import TIMED_OUT
 from t1cli.terminal.sandbox.harbor import scripts
 from t1cli.terminal.sandbox.harbor.answers import Environment, Said, User, again, expect, say
 from t1cli.terminal.sandbox.harbor.archive import write_archive
+from t1cli.terminal.sandbox.harbor.scripts import MARKER
 from t1cli.terminal.sandbox.inside import absolute_parts
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
 
@@ -124,6 +126,17 @@ class Machine:
             answer = await self._as_root(scripts.END, place.baseline, self._marker, shared)
         expect(answer, "ended", "cannot end the processes")
         return int(answer.words["ended"])
+
+    @contextmanager
+    def as_agent(self) -> Iterator[Any]:
+        """The environment, for an agent of Harbor's: its commands run as the task's user and carry the marker."""
+        environment: Any = self.environment
+        with environment.with_default_user(self._user), environment.scoped_exec_env({MARKER: self._marker}):
+            yield environment
+
+    async def check(self) -> None:
+        """Raises SandboxError when the machine runs no commands any more."""
+        expect(await self._say(("echo t1:alive",), seconds=_FILE_SECONDS), "alive", "the machine does not answer")
 
     async def _until_ended(
         self, number: str, arguments: Sequence[str], timeout_seconds: float, env: dict[str, str]

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -190,6 +190,11 @@ class HarborBackedSandbox:
     async def end_processes(self) -> int:
         """End every process the agent left running; returns how many."""
         return int(await self._ask("end_processes"))
+
+    async def run_agent(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Run an agent of Harbor's in this environment: `agent` names it, the rest is for it. Raises SandboxError."""
+        said: dict[str, Any] = await self._ask(str(request["agent"]), **request)
+        return said
 
     async def close(self) -> None:
         """End the environment. Raises SandboxError when its provider could not. Safe to call twice."""

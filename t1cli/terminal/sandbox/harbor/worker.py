@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from t1cli.terminal.harness.shielded import finish
+from t1cli.terminal.sandbox.harbor.environments import trial_directory
 from t1cli.terminal.sandbox.harbor.frames import framed, frames
 from t1cli.terminal.sandbox.harbor.keeper import Keeper, StillThere
 from t1cli.terminal.sandbox.harbor.settings import WorkerSettings
+from t1cli.terminal.sandbox.harbor.terminus import play_terminus
 from t1cli.terminal.sandbox.sandbox import SandboxError
 
 END_SECONDS: Final = 150.0
@@ -101,6 +103,8 @@ class Worker:
                 return None if content is None else base64.b64encode(content).decode()
             case "end_processes":
                 return await machine.end_processes()
+            case "terminus-2":
+                return await play_terminus(machine, trial_directory(self._live().settings, name), asked)
         raise ValueError(f"no such call: {what}")
 
     def _hello(self, asked: Mapping[str, Any]) -> dict[str, Any]:
