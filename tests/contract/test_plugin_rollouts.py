@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -151,6 +152,35 @@ def test_checkpoints_are_kept_where_slimes_own_loop_leaves_no_other_moment(
         saved.save = str(tmp_path / pipeline)
         source.save(0)
     assert kept == [tmp_path / "fully_async"]
+
+
+@pytest.mark.timeout(300)
+def test_groups_that_slimes_filter_drops_are_no_samples_and_booked(
+    args: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three groups are wanted; the filter, which gets slime's arguments and Samples, drops the first it sees."""
+    from slime.ray.rollout import flatten
+    from slime.utils.types import Sample
+
+    seen: list[int] = []
+
+    def all_but_the_first(slime_args: Namespace, samples: list[Sample]) -> SimpleNamespace:
+        assert slime_args is filtered and all(isinstance(sample, Sample) for sample in samples)
+        seen.append(samples[0].group_index)
+        return SimpleNamespace(keep=len(seen) > 1, reason="first")
+
+    module = ModuleType("own_filters")
+    vars(module).update(all_but_the_first=all_but_the_first)
+    monkeypatch.setitem(sys.modules, "own_filters", module)
+    rollout = {**args.t1["spec"]["rollout"], "dynamic_filter": "own_filters.all_but_the_first"}
+    run = str(Path(args.t1["run_dir"]).with_name("attempt_3"))
+    spec = {**args.t1["spec"], "rollout": {**rollout, "over_sampling_batch_size": 3}}
+    filtered = Namespace(**{**vars(args), "t1": {**args.t1, "spec": spec, "run_dir": run}})
+    output = hooks.generate_rollout(filtered, 0, None, evaluation=False)
+    metrics = output.metrics
+    assert {sample.group_index for sample in flatten(output.samples, 1)} == set(seen[1:]) and len(seen) == 3
+    assert metrics["rollout/dynamic_filter/drop_first"] == 1 and metrics["terminal/filter_undone"] == 0
+    assert metrics["terminal/masked_tokens/filter"] > 0 and metrics["terminal/unaccounted_tokens"] == 0
 
 
 def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path) -> None:

@@ -138,3 +138,12 @@ def test_a_step_needs_a_sample_for_every_rank(findings_of):
     batch = ("rollout.batch_size=2", "rollout.over_sampling_batch_size=2")
     (found,) = findings_of("T-batch", T1, *batch, "topology.cp=1")
     assert "2 samples is smaller than the data-parallel size 16" in found.message
+
+
+def test_a_filter_without_a_surplus_is_said_to_drop_nothing(findings_of) -> None:
+    filtered = ("rollout.dynamic_filter=own.filters.rewards_differ", "rollout.batch_size=512")
+    (found,) = findings_of("T-filter", T1, *filtered, "rollout.over_sampling_batch_size=null")
+    assert found.severity == "warning" and "taken back" in found.message
+    assert found.fix == "--set rollout.over_sampling_batch_size=640"
+    assert findings_of("T-filter", T1, *filtered, "rollout.over_sampling_batch_size=640") == []
+    assert findings_of("T-filter", T1, "rollout.over_sampling_batch_size=null") == []
