@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -24,6 +26,7 @@ from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.pacing import Slots
 from t1cli.terminal.rollout.series import RolloutSeries
+from t1cli.terminal.sandbox.pool.background_loop import BackgroundLoop
 from t1cli.terminal.trajectory.row import TrainingRow
 from t1cli.terminal.trajectory.versions import LagRule, VersionClock, lag_rule, require_spans
 
@@ -272,6 +275,49 @@ def spec_of(unfinished: str, samples: int, staleness: int) -> ExperimentSpec:
         "tasks.shuffle=false",
     ]
     return load_experiment(QUICKSTART, over).spec
+
+
+def test_trials_on_hold_outlive_the_loop_of_whoever_asks_for_rollouts(doubles: SimpleNamespace, tmp_path: Path) -> None:
+    """slime asks for every rollout in a call of its own, which ends its event loop."""
+    opened = threading.Event()
+
+    async def before(instruction: str, turn: int) -> None:
+        while instruction == "t2" and turn and not opened.is_set():
+            await asyncio.sleep(0.001)
+
+    engine = versioned(doubles, before=before)
+    world, kept, loop = doubles.make_world(engine, tmp_path), Kept(), BackgroundLoop("test-rollouts")
+    plans = [
+        plan_of(doubles, 0, [0, 1, 2], keep=KeepRule(1, 4)),
+        plan_of(doubles, 1, [2, 3]),
+    ]
+    try:
+        first = asyncio.run(loop.run(run_rollout(world, plans[0], kept=kept)))
+        opened.set()
+        engine.version = 2
+        second = asyncio.run(loop.run(run_rollout(world, plans[1], kept=kept)))
+    finally:
+        loop.close()
+    assert first.kept == (2,) and second.metrics["terminal/rows_of_several_versions"] == 1
+    assert first.ledger.sampled + second.ledger.sampled == engine.sampled and not world.provider.alive
+
+
+def test_a_campaign_that_stops_ends_what_it_kept_and_says_so(doubles: SimpleNamespace, tmp_path: Path) -> None:
+    async def whole() -> None:
+        names = {f"t{index}" for index in range(2, 4)}
+        world = doubles.make_world(versioned(doubles, before=Gate(names, 1)), tmp_path)
+        tasks = [doubles.task_named(f"t{index}") for index in range(40)]
+        series = RolloutSeries(spec_of("continue", 1, 1), tasks, tmp_path)
+        result = await series.run(world, series.plan(0))
+        assert len(result.kept) == len(world.provider.alive) == 2
+        await series.close()
+        assert not world.provider.alive and world.slots.in_use == 0
+        logged = [json.loads(line) for line in (tmp_path / "rollout_000000.jsonl").read_text().splitlines()]
+        assert {line["task"] for line in logged if line["cause"] == "interrupted"} == names
+        # A resume draws their prompts again, first.
+        assert RolloutSeries(spec_of("continue", 1, 1), tasks, tmp_path).plan(1).places == (2, 3, 4, 5)
+
+    asyncio.run(whole())
 
 
 DELAYS = st.sampled_from([0, 0, 1, 3, 10, 40, 150])
