@@ -68,7 +68,7 @@ def measure_mismatch(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -
 
 def count_flips(args: Any, model: Any, store_prefix: str) -> None:
     """From the actor's own log-prob pass to `measure_mismatch`, see which experts the trainer alone would choose."""
-    from t1cli.plugin.routing.flips import start
+    from t1cli.plugin.routing.live_choice import start
 
     start(args, store_prefix)
 

@@ -14,7 +14,7 @@ import torch
 
 from t1cli.plugin.parallel.order import Layout, Rank
 from t1cli.plugin.patches.shape import REPLAYED_TOPK, mismatch
-from t1cli.plugin.routing import flips
+from t1cli.plugin.routing import live_choice
 from t1cli.plugin.routing.rows import local_rows
 from t1cli.terminal.trajectory.routing import RoutingShape
 
@@ -73,9 +73,9 @@ def test_flips_are_counted_in_slimes_own_selection(hook, monkeypatch) -> None:
     rows = local_rows([rows_of(9, 1)], [9], SHAPE, Layout(pad_multiple=4), Rank())
     router = torch.nn.Linear(4, SHAPE.experts)
     hook.register_routing_replay(router)
-    monkeypatch.setattr(flips, "_counts", [flips.Count()])
+    monkeypatch.setattr(live_choice, "_counts", [live_choice.Count()])
     scores = router(torch.randn(len(rows), 4))
-    hook.get_routing_replay_compute_topk = flips.counting(hook, hook.get_routing_replay_compute_topk)
+    hook.get_routing_replay_compute_topk = live_choice.counting(hook, hook.get_routing_replay_compute_topk)
     select = hook.get_routing_replay_compute_topk(lambda scores, k, **_: torch.topk(scores, k, dim=1))
     monkeypatch.setenv("ROUTING_REPLAY_STAGE", "replay_forward")
     for micro_batch in range(2):
@@ -84,7 +84,7 @@ def test_flips_are_counted_in_slimes_own_selection(hook, monkeypatch) -> None:
     monkeypatch.setenv("ROUTING_REPLAY_STAGE", "replay_backward")
     select(scores, SHAPE.top_k)
     live = scores.topk(SHAPE.top_k, dim=1).indices
-    (count,) = flips._counts
+    (count,) = live_choice._counts
     assert sorted(count.seen) == [0, 1]
     for micro_batch, seen in count.seen.items():
         kept = (live[:, :, None] == rows[:, micro_batch, None, :]).any(-1).sum(-1)

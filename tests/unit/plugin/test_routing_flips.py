@@ -15,6 +15,7 @@ from torch import Tensor
 from t1cli.plugin import hooks
 from t1cli.plugin.parallel.order import Layout, Rank
 from t1cli.plugin.routing import flips
+from t1cli.plugin.routing.live_choice import Count
 from t1cli.plugin.routing.rows import local_rows
 from t1cli.terminal.trajectory.mismatch import RoutingSums, routing_sums
 from t1cli.terminal.trajectory.routing import RoutingShape
@@ -33,7 +34,7 @@ def part_of(sampled: list[Tensor], free: list[Tensor], layout: Layout, rank: Ran
     """One micro-batch of all sequences as one rank's routers see it."""
     lengths = [len(one) for one in sampled]
     ours, theirs = (local_rows([one[:-1] for one in side], lengths, SHAPE, layout, rank) for side in (free, sampled))
-    count = flips.Count()
+    count = Count()
     for layer in range(SHAPE.layers):
         count.add(0, ours[:, layer], theirs[:, layer])
     data = {
@@ -68,7 +69,7 @@ def test_rows_of_padding_and_of_last_tokens_are_no_flips() -> None:
 
 
 def test_rows_beside_other_tokens_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    count = flips.Count()
+    count = Count()
     count.add(0, choices(7, 1)[:, 0], choices(7, 2)[:, 0])
     data = {"micro_batch_indices": [[0]], "loss_masks": [torch.ones(3)], "total_lengths": [9]}
     assert flips.local_totals(count, data, Layout(pad_multiple=1), Rank()) == flips.Totals()
@@ -131,7 +132,7 @@ def test_the_pass_of_the_actor_is_counted_and_no_other(replay, data, namespace) 
 
 
 def test_tokens_whose_rows_were_not_replayed_are_told(data) -> None:
-    count = flips.Count()
+    count = Count()
     count.add(0, choices(4, 1)[:, 0], choices(4, 2)[:, 0])
     totals = flips.local_totals(count, data, Layout(pad_multiple=1), Rank())
     assert (totals.routed, totals.trained) == (2, 4)
