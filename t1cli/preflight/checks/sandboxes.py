@@ -122,10 +122,11 @@ def probe(context: Context) -> Saw:
         return skipped(f"{lacking} here, and this machine is not one of the campaign's nodes")
     request = {"sandbox": sandbox.model_dump(mode="json"), "lease_wait_seconds": LEASE_WAIT_SECONDS}
     seconds = HARBOR_SECONDS if sandbox.kind == "harbor" else PROBE_SECONDS
+    fix = _PROBE_FIXES[sandbox.kind]
     try:
         found = ask_guarded("t1cli.preflight.sandbox_probe", request, seconds=seconds)
     except ProbeBroke as broke:
-        return failed(str(broke), "a sandbox that can be created, used and destroyed", _PROBE_FIXES[sandbox.kind])
+        return failed(str(broke), "a sandbox that can be created, used and destroyed", fix)
     return _judge(bool(found["works"]), int(found["ended"]), list(found["left"]), float(found["create_seconds"]))
 
 
