@@ -196,3 +196,17 @@ def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path) -> No
     rest = [group[0].metadata["t1_task"] for group in again.get_samples(3)]
     whole = [group[0].metadata["t1_task"] for group in hooks.TaskSource(saved).get_samples(8)]
     assert first + rest == whole
+
+
+def test_groups_that_came_back_come_first_after_a_resume_whatever_their_place(args: Namespace, tmp_path: Path) -> None:
+    saved = Namespace(**{**vars(args), "save": str(tmp_path), "load": str(tmp_path)})
+    saved.t1 = {**args.t1, "actor_dir": str(tmp_path), "critic_dir": None}
+    saved.advantage_estimator = "grpo"
+    one = hooks.TaskSource(saved)
+    drawn = one.get_samples(5)
+    one.add_samples([drawn[3], drawn[1]])
+    one.save(3)
+    again = hooks.TaskSource(saved)
+    again.load(3)
+    assert [group[0].group_index for group in again.get_samples(4)] == [3, 1, 5, 6]
+    assert [group[0].group_index for group in one.get_samples(4)] == [3, 1, 5, 6], "as without the interruption"
