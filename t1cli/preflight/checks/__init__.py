@@ -5,6 +5,7 @@ from t1cli.preflight.checks.checkpoints import CHECKS as CHECKPOINTS
 from t1cli.preflight.checks.cluster import CHECKS as CLUSTER
 from t1cli.preflight.checks.containers import CHECKS as CONTAINERS
 from t1cli.preflight.checks.gpus import CHECKS as GPUS
+from t1cli.preflight.checks.group_filter import CHECKS as GROUP_FILTER
 from t1cli.preflight.checks.harness import CHECKS as HARNESS
 from t1cli.preflight.checks.host import CHECKS as HOST
 from t1cli.preflight.checks.inference import CHECKS as INFERENCE
@@ -28,6 +29,6 @@ ALL_CHECKS: tuple[Check, ...] = (
     *(*SOFTWARE, *TREES, *CLUSTER),
     *(*STORAGE, *MODEL, *CHECKPOINTS),
     *(*SANDBOXES, *POOL, *CONTAINERS),
-    *(*TASKS, *TASK_RUNS, *TASK_SETS, *HARNESS, *INFERENCE),
+    *(*TASKS, *TASK_RUNS, *TASK_SETS, *HARNESS, *GROUP_FILTER, *INFERENCE),
     *(*TRACKING, *SECURITY),
 )
