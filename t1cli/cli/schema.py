@@ -1,4 +1,4 @@
-"""`t1 schema`: the JSON Schema that editors use, and the reference page of every key."""
+"""`t1 schema`: the JSON Schemas that editors use, and the reference page of every key."""
 
 from __future__ import annotations
 
@@ -8,30 +8,40 @@ import typer
 
 from t1cli.errors import BadInput, ExitCode
 
+RULES_FILE = "rules.schema.json"
+
 
 def command(
     output: Path | None = typer.Option(None, "--output", help="Write to this file instead of stdout."),
     install: bool = typer.Option(False, "--install", help="Write the schema here and say how files refer to it."),
     check: bool = typer.Option(False, "--check", help="Compare the committed schema and page with the code."),
     markdown: bool = typer.Option(False, "--markdown", help="The reference page of every key instead."),
+    rules: bool = typer.Option(False, "--rules", help="The schema of rule packs of `t1 watch` instead."),
 ) -> int:
-    """Print the JSON Schema of experiment files."""
+    """Print the JSON Schema of experiment files, or of rule packs."""
     from t1cli.spec.reference import reference_text
     from t1cli.spec.schema import SCHEMA_FILE, schema_text
 
     if check:
         return _check()
-    text = reference_text() if markdown else schema_text()
+    text = reference_text() if markdown else _rules_schema() if rules else schema_text()
     if install and output is None:
-        output = Path(SCHEMA_FILE)
+        output = Path(RULES_FILE if rules else SCHEMA_FILE)
     if output is None:
         typer.echo(text, nl=False)
         return ExitCode.YES
     _write(output, text)
     if install:
         typer.echo(f"# yaml-language-server: $schema={output}")
-        typer.echo("put this line (with the path from your file) at the top of an experiment", err=True)
+        kind = "a rule pack" if rules else "an experiment"
+        typer.echo(f"put this line (with the path from your file) at the top of {kind}", err=True)
     return ExitCode.YES
+
+
+def _rules_schema() -> str:
+    from t1cli.watch.pack_schema import pack_schema_text
+
+    return pack_schema_text()
 
 
 def _write(path: Path, text: str) -> None:

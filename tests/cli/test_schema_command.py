@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
+from t1cli.spec.locate import presets_dir
+from t1cli.watch.packs import shipped_packs
 
 runner = CliRunner()
 
@@ -40,6 +44,17 @@ def test_output_and_install_write_the_file(tmp_path: Path, monkeypatch: pytest.M
     )
     assert runner.invoke(app, ["schema", "--output", "other.json"]).exit_code == 0
     assert Path("other.json").read_text() == Path("experiment.schema.json").read_text()
+
+
+def test_every_shipped_pack_follows_the_schema_of_rules_and_a_misspelt_key_does_not() -> None:
+    rules = json.loads(runner.invoke(app, ["schema", "--rules"]).stdout)
+    Draft202012Validator.check_schema(rules)
+    validator = Draft202012Validator(rules)
+    for name in set(shipped_packs()) - {"postmortem-verbatim"}:
+        pack = yaml.safe_load((presets_dir() / "watch" / f"{name}.yaml").read_text())
+        assert [error.message for error in validator.iter_errors(pack)] == []
+    pack["rules"][0]["treshold"] = 1
+    assert "treshold" in next(validator.iter_errors(pack)).message
 
 
 def test_a_place_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
