@@ -79,6 +79,8 @@ class Session:
         self._history = History()
         self._latest: Node | None = None
         self._requests = 0
+        self._turns = 0
+        """Replies that were given or are under way; one that the engine failed to give takes nothing of the budget."""
         self._running: set[asyncio.Task[Completion]] = set()
         self._closed = False
         self._fatal: T1Error | None = None
@@ -151,7 +153,7 @@ class Session:
 
     def _sampling(self, request: ChatRequest, prompt_tokens: int) -> Sampling:
         limits = self._limits
-        if self._requests >= limits.max_turns:
+        if self._turns >= limits.max_turns:
             raise ChatRefusal(400, TURN_LIMIT, f"the trial's {limits.max_turns} turns are used up")
         if prompt_tokens + limits.max_new_tokens_per_turn > limits.context_tokens:
             raise ChatRefusal(
@@ -173,14 +175,17 @@ class Session:
     async def _generate(self, ids: tuple[int, ...], sampling: Sampling) -> Generation:
         rid = f"{self._trial_id}-r{self._requests}"
         self._requests += 1
+        self._turns += 1
         try:
             generation = await self._engine.generate(ids, rid=rid, sampling=sampling)
         except EngineError as error:
+            self._turns -= 1
             self.report.engine_errors.append(str(error))
             raise
         finally:
             self.report.lost_tokens += self._engine.take_lost(rid)
         if generation.finish_reason not in ("stop", "length") or not generation.sampled_ids:
+            self._turns -= 1
             self.report.lost_tokens += len(generation.sampled_ids)
             aborted = EngineError("engine_aborted", f"finish reason {generation.finish_reason}")
             self.report.engine_errors.append(str(aborted))

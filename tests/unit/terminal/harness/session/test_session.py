@@ -324,6 +324,23 @@ def test_engine_failures_are_errors_of_the_server_and_stay_on_record(played: Any
     assert bench.assembler.turns == 0
 
 
+def test_a_reply_that_the_engine_failed_to_give_takes_no_turn_of_the_budget(
+    played: Any, benches: SimpleNamespace
+) -> None:
+    async def play(bench: Any) -> list[Any]:
+        bench.model.error = EngineError("engine_timeout")
+        failed = await bench.post({"messages": ASK})
+        assert isinstance(bench.session.report.problem, EngineError)
+        bench.model.error = None
+        again = await bench.post({"messages": ASK})
+        assert bench.session.report.problem is None
+        return [failed, again, await bench.post({"messages": ASK})]
+
+    answers, bench = played(play, limits=benches.replace(benches.LIMITS, max_turns=1))
+    assert [answer.status_code for answer in answers] == [502, 200, 400]
+    assert bench.session.report.problem.code == "turn_limit_exceeded"
+
+
 def test_missing_routing_aborts_the_rollout(played: Any) -> None:
     async def play(bench: Any) -> Any:
         def refuse(turn: Any) -> None:
