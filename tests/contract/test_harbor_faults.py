@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from t1cli.errors import CouldNotAsk
 from t1cli.spec.sandbox import HarborSandbox
 from t1cli.terminal.sandbox.harbor.provider import HarborProvider
-from t1cli.terminal.sandbox.leases import LeaseBook
+from t1cli.terminal.sandbox.harbor.settings import WorkerSettings
+from t1cli.terminal.sandbox.leases import Lease, LeaseBook
 from t1cli.terminal.sandbox.local import bubblewrap_problem
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity
 from t1cli.terminal.sandbox.sandbox import Placement, SandboxError
@@ -111,6 +113,7 @@ def test_a_killed_worker_loses_its_sandboxes_and_is_started_anew(make_spec: Make
 DRIVER = """
 import asyncio, json, sys
 from pathlib import Path
+from t1cli.errors import CouldNotAsk
 from t1cli.spec.sandbox import HarborSandbox
 from t1cli.terminal.sandbox.harbor.provider import HarborProvider
 
@@ -256,3 +259,31 @@ def test_a_python_without_harbor_is_said_so(tmp_path: Path, monkeypatch: pytest.
     run(work("/bin/false", "ended with status 1"))
     if sys.version_info < (3, 12):
         run(work(sys.executable, "has no package named harbor"))
+
+
+def test_what_is_left_and_cannot_be_asked_about_is_said_so(tmp_path: Path) -> None:
+    directory = tmp_path / "sandboxes" / "harbor"
+    spec = HarborSandbox(environment="docker", capacity=1, python="/bin/false")
+    book = LeaseBook(directory)
+    settings = WorkerSettings.of(spec, "/bin/false", directory).as_json()
+    (directory / "harbor.json").write_text(json.dumps(settings))
+    book.ask(Lease("left", "run/4194304/1@gone"))
+    with pytest.raises(CouldNotAsk, match="1 sandboxes of dead owners are on record, and Harbor's worker ended"):
+        sweep_directory(directory)
+    argv = [sys.executable, "-c", "from t1cli.cli.app import main; main()", "pool", "sweep", str(tmp_path)]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=HERE.parents[1])
+    assert ran.returncode == 3 and "t1 pool sweep" in ran.stderr and "Traceback" not in ran.stderr
+    assert [lease.closed for lease in book.leases()] == [False]
+
+
+def test_an_environment_that_exits_ends_no_worker(make_spec: MakeSpec, tmp_path: Path) -> None:
+    async def work() -> None:
+        provider = HarborProvider(make_spec(exit_start=True), tmp_path)
+        for name in ("one", "two"):
+            with pytest.raises(SandboxError, match=f"cannot create {name}: SystemExit: no package"):
+                await provider.create(name, owner="run")
+        assert len({lease.processes for lease in provider.book.leases()}) == 1, "the same worker"
+        assert (still_open(tmp_path), machines(tmp_path)) == ([], [])
+        await provider.close()
+
+    run(work())

@@ -16,15 +16,26 @@ class Leaving(BubblewrapEnvironment):
     """Beside its sandbox a machine that ends only when it is stopped, found by the environment's name like a container.
 
     `machines`: directory of what lives; `hang_start`: a start that never ends once the machine is there;
-    `refuse_stop`: a stop fails while this file exists.
+    `exit_start`: a start that exits, as of a missing package; `refuse_stop`: a stop fails while this file exists.
     """
 
-    def __init__(self, *arguments: Any, machines: str, hang_start: bool = False, refuse_stop: str = "", **more: Any):
+    def __init__(
+        self,
+        *arguments: Any,
+        machines: str,
+        hang_start: bool = False,
+        exit_start: bool = False,
+        refuse_stop: str = "",
+        **more: Any,
+    ):
+        self._exit_start = exit_start
         self._record = Path(machines) / str(more["session_id"])
         self._hang_start, self._refuse_stop = hang_start, refuse_stop
         super().__init__(*arguments, **more)
 
     async def start(self, force_build: bool) -> None:
+        if self._exit_start:
+            raise SystemExit("no package")
         await super().start(force_build)
         machine = subprocess.Popen(["sleep", "100000"], start_new_session=True, stdin=subprocess.DEVNULL)
         found = identify(machine.pid)

@@ -52,7 +52,8 @@ class Keeper:
                 self._machines[name] = await prepared(environment, users)
         except BaseException as error:
             await finish(self.end(name), seconds=_STOP_TRIES * STOP_SECONDS)
-            if isinstance(error, SandboxError) or not isinstance(error, Exception):
+            # A provider whose package is missing may exit.
+            if isinstance(error, SandboxError) or not isinstance(error, Exception | SystemExit):
                 raise
             raise SandboxError(f"cannot create {name}: {_said(error)}") from error
         return {"has_files": path is not None and defines_image(path)}
@@ -102,11 +103,11 @@ async def _stop(environment: Any, name: str) -> None:
             async with asyncio.timeout(STOP_SECONDS):
                 await environment.stop(delete=True)
             return
-        except Exception as error:  # whatever a provider's client raises
+        except (Exception, SystemExit) as error:  # whatever a provider's client raises
             if attempt == _STOP_TRIES:
                 raise StillThere(f"cannot end {name}: {_said(error)}") from error
         await asyncio.sleep(0.5 * attempt)
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[-500:]}"

@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 from typing import Final
 
+from t1cli.errors import CouldNotAsk
 from t1cli.terminal.sandbox.harbor.keeper import StillThere
 from t1cli.terminal.sandbox.harbor.link import WorkerLink
 from t1cli.terminal.sandbox.harbor.settings import SETTINGS, WorkerSettings
 from t1cli.terminal.sandbox.harbor.worker import END_SECONDS
 from t1cli.terminal.sandbox.leases import Lease, LeaseBook, owner_matches
+from t1cli.terminal.sandbox.sandbox import SandboxError
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -27,7 +29,7 @@ async def sweep_leases(directory: Path, owner: str | None = None) -> tuple[str, 
     """End the environments on record whose owner is dead; returns the names that were found.
 
     A worker outlives its owner by as long as it takes to end its environments: it is waited for. What a dead worker has
-    left is ended by a new one where Harbor finds it by its name. Raises SandboxError when none can be started.
+    left is ended by a new one where Harbor finds it by its name. Raises CouldNotAsk when none can be started.
     """
     if not is_harbor_directory(directory):
         return ()
@@ -55,7 +57,14 @@ async def _workers_ended(leases: list[Lease]) -> None:
 
 async def _reclaim(directory: Path, leases: list[Lease]) -> None:
     settings = WorkerSettings(**json.loads((directory / SETTINGS).read_text(encoding="utf-8")))
-    link = await WorkerLink.start(settings)
+    try:
+        link = await WorkerLink.start(settings)
+    except SandboxError as error:
+        raise CouldNotAsk(
+            f"{len(leases)} sandboxes of dead owners are on record, and {error}",
+            where=str(directory),
+            hint=f"repair {settings.python}, then `t1 pool sweep {directory}`",
+        ) from error
     try:
         for lease in leases:
             with contextlib.suppress(StillThere):

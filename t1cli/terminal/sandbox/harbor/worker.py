@@ -63,7 +63,7 @@ class Worker:
             answer = {"failed": "still_there", "message": str(error)}
         except SandboxError as error:
             answer = {"failed": "sandbox", "message": str(error)}
-        except Exception as error:  # of this worker or of Harbor: the caller's trial ends as lost
+        except (Exception, SystemExit) as error:  # of this worker or of Harbor: the caller's trial ends as lost
             answer = {"failed": "sandbox", "message": f"{type(error).__name__}: {error}"}
         finally:
             self._tasks.pop(number, None)
