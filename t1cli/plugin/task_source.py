@@ -54,7 +54,8 @@ class TaskSource:
 
     def load(self, rollout_id: int | None = None) -> None:
         """Go on from the position of a checkpoint; without one the order starts over, and that is said."""
-        if rollout_id is None or not self._args.load:
+        # A fresh start asks for the rollout before the first one, and slime's `load` is the reference model then.
+        if rollout_id is None or rollout_id < 0 or not self._args.load:
             return
         state = read_json(self._file(self._args.load, rollout_id))
         if state is None:

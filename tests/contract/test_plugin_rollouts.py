@@ -183,7 +183,7 @@ def test_groups_that_slimes_filter_drops_are_no_samples_and_booked(
     assert metrics["terminal/masked_tokens/filter"] > 0 and metrics["terminal/unaccounted_tokens"] == 0
 
 
-def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path) -> None:
+def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     saved = Namespace(**{**vars(args), "save": str(tmp_path), "load": str(tmp_path)})
     saved.t1 = {**args.t1, "actor_dir": str(tmp_path), "critic_dir": None}
     saved.advantage_estimator = "grpo"
@@ -192,6 +192,10 @@ def test_the_task_order_survives_a_resume(args: Namespace, tmp_path: Path) -> No
     one.add_samples([one.get_samples(1)[0]])
     one.save(3)
     again = hooks.TaskSource(saved)
+    again.load(-1)
+    assert not caplog.records, "a fresh start has nothing to go on from"
+    again.load(2)
+    assert "no task position beside rollout 2" in caplog.text
     again.load(3)
     rest = [group[0].metadata["t1_task"] for group in again.get_samples(3)]
     whole = [group[0].metadata["t1_task"] for group in hooks.TaskSource(saved).get_samples(8)]
