@@ -60,8 +60,8 @@ class CampaignWork:
         self._score: float | None = None
         self._waiting_since = self._rollout_began = time.monotonic()
         self._unsaved = False
-        self._finished = FinishedTrials(records.run.trials / "finished")
-        self._series = RolloutSeries(spec, pools.training, records.run.trials)
+        self._finished = FinishedTrials(records.run.carried / "finished")
+        self._series = RolloutSeries(spec, pools.training, records.run.carried)
         self.resumed_version: int | None = None
         """Version of the weights that a resumed session began with, until its first rollout has begun."""
 

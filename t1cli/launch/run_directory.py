@@ -64,6 +64,12 @@ class RunDirectory:
         return self.path / "trials"
 
     @property
+    def carried(self) -> Path:
+        """What the next rollout goes on with, also that of a resumed session: finished trials of a rollout that is not
+        complete, where the draw of tasks stands, how long tasks took. Unlike `trials` it is never set aside."""
+        return self.path / "carried"
+
+    @property
     def sandboxes(self) -> Path:
         """Working directories and the lease record of local sandboxes."""
         return self.path / "sandboxes"

@@ -69,7 +69,7 @@ def _series(settings_json: str) -> tuple[RolloutSeries, BackgroundLoop]:
     """This session's rollouts, which slime's rollout process plays one after the other, whatever engines it has."""
     settings = parse_settings(settings_json)
     tasks = load_tasks(settings.spec)
-    return RolloutSeries(settings.spec, tasks, settings.run.trials), BackgroundLoop("t1-rollouts")
+    return RolloutSeries(settings.spec, tasks, settings.run.carried), BackgroundLoop("t1-rollouts")
 
 
 @lru_cache(maxsize=4)

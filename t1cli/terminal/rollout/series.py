@@ -22,12 +22,13 @@ from t1cli.terminal.tasks.task import Task
 class RolloutSeries:
     """One session's rollouts, in order and never two at once. Trials that go on belong to one event loop."""
 
-    def __init__(self, spec: ExperimentSpec, tasks: Sequence[Task], trials_dir: Path) -> None:
-        self._spec, self._tasks, self._trials_dir = spec, tasks, trials_dir
-        self._draws = DrawRecord(trials_dir / "draws")
-        self._times = TaskTimes(trials_dir / "task_seconds.jsonl")
+    def __init__(self, spec: ExperimentSpec, tasks: Sequence[Task], directory: Path) -> None:
+        """`directory` is the run's own and outlives its sessions."""
+        self._spec, self._tasks = spec, tasks
+        self._draws = DrawRecord(directory / "draws")
+        self._times = TaskTimes(directory / "task_seconds.jsonl")
         self._kept = Kept()
-        self._last = 0
+        self._log: Path | None = None
 
     @property
     def _repeats(self) -> bool:
@@ -54,7 +55,7 @@ class RolloutSeries:
         make_trial: TrialMaker = Trial,
     ) -> RolloutResult:
         """Run the rollout of `plan` and record what it leaves. Raises as `run_rollout` does."""
-        self._last = plan.rollout_id
+        self._log = log_path(world.trials_dir, plan.rollout_id)
         result = await run_rollout(
             world, plan, on_trial=on_trial, finished=finished, make_trial=make_trial, kept=self._kept
         )
@@ -66,7 +67,8 @@ class RolloutSeries:
     async def close(self) -> None:
         """End the trials that wait for a rollout that will not come, and put them on record."""
         for result in await self._kept.close(INTERRUPTED):
-            append_trial(log_path(self._trials_dir, self._last), result)
+            if self._log is not None:
+                append_trial(self._log, result)
 
     def _leave(self, plan: RolloutPlan, result: RolloutResult) -> dict[str, float]:
         """Record the next rollout's draw; how many of this one's groups are in it, and came from the last one's."""

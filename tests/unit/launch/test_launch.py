@@ -162,6 +162,7 @@ def test_R4_a_resumed_session_finds_no_trial_of_the_former_one(loaded, options, 
         stale = run_of(options).trials / "trial-1"
         stale.mkdir(parents=True)
         (stale / "ctrf.json").write_text("{}")
+        run_of(options).carried.mkdir()
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -169,6 +170,7 @@ def test_R4_a_resumed_session_finds_no_trial_of_the_former_one(loaded, options, 
     launch(loaded, replace(options, resume=True), listener, stages())
     run = run_of(options)
     assert not run.trials.exists() and (run.path / "trials.session_1/trial-1/ctrf.json").exists()
+    assert run.carried.is_dir(), "what a resume goes on with stays where it is"
 
 
 def test_resuming_another_campaign_is_refused_with_what_differs(load, options, listener, stages) -> None:

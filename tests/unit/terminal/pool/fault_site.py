@@ -205,7 +205,7 @@ def half_rows(place: Path, whole: dict[str, list[Row]]) -> list[str]:
     tasks = load_pool(QUICKSTART / "tasks")
     for number in range(ROLLOUTS):
         names = group_tasks(rollout_plan(spec, number, tasks))
-        kept = FinishedTrials(run.joinpath("trials/finished")).load(number, names, range(1, 2))
+        kept = FinishedTrials(run.joinpath("carried/finished")).load(number, names, range(1, 2))
         rows = [row_of(row) for trial in kept for row in trial.rows]
         wrong += [f"a trial of group {row[0]}" for row in rows if row not in whole[f"rollout_{number:06d}.npz"]]
     for log in (run / "trials").glob("*.jsonl"):
