@@ -12,8 +12,10 @@ from t1cli.catalogue.catchers import catchers
 from t1cli.catalogue.entry import Entry, entries
 from t1cli.catalogue.proofs import proofs
 from t1cli.errors import BadInput, Diagnostic
+from t1cli.preflight.checks import ALL_CHECKS
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.fields import all_keys
+from t1cli.watch.packs import load_packs, shipped_packs
 
 FORMAT_VERSION: Final = 1
 _NAMED: Final = ("check", "rule", "diagnosis", "log signature")
@@ -70,12 +72,23 @@ def _ids_of(name: str) -> list[str]:
 def _hint(name: str) -> str:
     if name.startswith("T-"):
         return f"{name} stands outside the catalogue: its finding says all there is, see `t1 plan SPEC`"
+    if own := _own_words(name):
+        return f"{name} belongs to no row of the catalogue; it says: {own}"
     if any(key == name or key.startswith(f"{name}.") for key, _ in all_keys(ExperimentSpec)):
         return f"that is a key of a spec: `t1 plan SPEC --explain {name}` shows where its value came from"
     near = get_close_matches(name.upper(), entries(), n=3) + get_close_matches(name, _names(), n=3)
     if near:
         return "did you mean " + " or ".join(f"`{other}`" for other in near[:3]) + "?"
     return "`t1 explain` lists every failure mode"
+
+
+def _own_words(name: str) -> str:
+    """What a check, a shipped rule or a shipped diagnosis says of itself; empty for other names."""
+    said = {check.id: check.question for check in ALL_CHECKS}
+    for pack in load_packs(shipped_packs()):
+        said |= {rule.name: "; ".join(filter(None, (rule.says, rule.advice))) for rule in pack.rules}
+        said |= {diagnosis.name: diagnosis.advice for diagnosis in pack.diagnoses}
+    return said.get(name, "")
 
 
 def _names() -> Mapping[str, None]:

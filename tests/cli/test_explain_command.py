@@ -50,6 +50,9 @@ def test_json_is_one_object_with_every_row() -> None:
         ("signal-ded", "did you mean `signal-dead`?"),
         ("rollout.context_tokens", "`t1 plan SPEC --explain rollout.context_tokens`"),
         ("T-batch", "outside the catalogue"),
+        ("gradient-dead", "belongs to no row of the catalogue; it says: "),
+        ("network.ports", "it says: The ports that the spec fixes are free"),
+        ("rollout binds", "it says: training waits for rollouts"),
         ("?", "`t1 explain` lists every failure mode"),
     ],
 )
