@@ -149,7 +149,8 @@ def _plots(facts: Facts) -> str:
 
 def _figure(facts: Facts, name: str) -> str:
     series, known = facts.series[name], registry().metrics.get(name)
-    fired = tuple((r.fired_at[0], r.name) for r in facts.watch.rules if r.metric == name and r.fired_at)
+    rules = [rule for rule in facts.watch.rules if rule.metric == name and rule.fired_at]
+    fired = tuple((step, rule.name) for rule in rules for step in rule.fired_at)
     spans = tuple(
         (d.from_step, d.to_step, d.name)
         for d in facts.watch.diagnoses
@@ -159,7 +160,7 @@ def _figure(facts: Facts, name: str) -> str:
     meaning = f": {known.meaning} (population: {known.population})" if known else ""
     healthy = f" Healthy: {known.healthy}." if known and known.healthy else ""
     said = f" From {series.finite[0]:.4g} to {series.finite[-1]:.4g} in {len(series.finite)} points."
-    marks = [f"{rule} fired at step {step}" for step, rule in fired]
+    marks = [f"{rule.name} fired at step {', '.join(map(str, rule.fired_at))}" for rule in rules]
     marks += [f"{what}, steps {first} to {last}" for first, last, what in spans]
     marks += [text for _, text in anchors]
     notes = f" {'; '.join(marks)}." if marks else ""

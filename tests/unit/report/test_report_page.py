@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -85,6 +86,20 @@ def html(run: RunDirectory) -> str:
         return page(gather(run, open_source(str(run.path), run.path.parent.parent)), run)
     finally:
         os.environ.pop("HF_TOKEN") if old is None else os.environ.update(HF_TOKEN=old)
+
+
+def test_every_firing_is_marked_on_its_plot(run: RunDirectory) -> None:
+    facts = gather(run, open_source(str(run.path), run.path.parent.parent))
+    metric = "terminal/non_trainable_ratio"
+    once = next(rule for rule in facts.watch.rules if rule.metric == metric and rule.fired_at)
+    texts = []
+    for steps in ((5,), (5, 20, 31)):
+        watch = replace(facts.watch, rules=(replace(once, fired_at=steps),))
+        texts.append(page(replace(facts, watch=watch), run))
+    assert f"{once.name} fired at step 5." in texts[0] or f"{once.name} fired at step 5;" in texts[0]
+    assert f"{once.name} fired at step 5, 20, 31" in texts[1]
+    dotted = [text.count("stroke: var(--alarm)") for text in texts]
+    assert dotted == [1, 3]
 
 
 class Outline(HTMLParser):
