@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -125,7 +124,8 @@ class Confinement:
         return (tool("nsenter"), f"--target={init_pid}", *user, *_NAMESPACES)
 
 
-def _directories(paths: Sequence[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=16)
+def _directories(paths: tuple[str, ...]) -> tuple[str, ...]:
     # bubblewrap makes missing parents with mode 0700, which another user id cannot enter.
     parents = {str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}
     made = sorted(parent for parent in parents if not parent.startswith("/usr"))

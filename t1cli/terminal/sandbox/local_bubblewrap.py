@@ -63,8 +63,6 @@ class BubblewrapSandbox:
         self._lock = asyncio.Lock()
         self._tree = Tree(holder.root, confinement.user)
         self._closed = False
-        self._entered = False
-        """Something was run inside; until then there is only process 1."""
 
     async def exec(
         self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
@@ -76,7 +74,6 @@ class BubblewrapSandbox:
             settings["T1_PYTHON"] = python.executable
         async with self._lock:
             self._check()
-            self._entered = True
             argv = self._confinement.command(self._holder.init.pid, command, cwd)
             invocation = Invocation(argv, settings | (env or {}), end=kill_entered_group)
             result = await run_command(invocation, self._holder.pipe, timeout_seconds=timeout_seconds)
@@ -108,7 +105,6 @@ class BubblewrapSandbox:
             return None
         async with self._lock:
             self._check()
-            self._entered = True
             entrance = Entrance(
                 init_pid=self._holder.init.pid,
                 init_start=self._holder.init.start.partition("@")[0],
@@ -147,7 +143,7 @@ class BubblewrapSandbox:
         """End every process but the sandbox's own; returns how many there were. Raises SandboxError."""
         async with self._lock:
             self._check()
-            if not self._entered:
+            if self._holder.is_alone():
                 return 0
             argv = self._confinement.trusted(self._holder.init.pid, _END_ALL, str(self._holder.pid_namespace))
             pipe = OutputPipe()
@@ -198,6 +194,23 @@ class _Holder:
         self.init = init
         self.pid_namespace = int(info["pid-namespace"])
         self.root = os.open(f"/proc/{init.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def is_alone(self) -> bool:
+        """Whether process 1 is the only one inside, as the sandbox's own /proc says, read from out here."""
+        try:
+            proc = os.open("proc", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.root)
+        except OSError:
+            return False
+        try:
+            if os.readlink("1/ns/pid", dir_fd=proc) != f"pid:[{self.pid_namespace}]":
+                return False
+            # Twice: a process that forks and exits without end has ever higher numbers, and is seen, unless they begin
+            # anew while one list is read; they cannot do so again within the next.
+            return all([name for name in os.listdir(proc) if name.isdigit()] == ["1"] for _ in range(2))
+        except OSError:
+            return False
+        finally:
+            os.close(proc)
 
     async def destroy(self) -> None:
         """Kill process 1 and with it everything inside, then the monitor; give the descriptors back."""

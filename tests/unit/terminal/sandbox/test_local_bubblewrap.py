@@ -103,6 +103,20 @@ def test_a_time_limit_kills_the_command_and_its_children_but_no_earlier_job(in_s
     in_sandbox(body)
 
 
+def test_processes_that_fork_and_exit_without_end_are_seen_and_ended(in_sandbox: Runner) -> None:
+    """None of them lives long; a look that finds only process 1 must not be luck."""
+    walker = "walk() { [ -e stop ] || { walk & }; }; walk"
+
+    async def body(sandbox: BubblewrapSandbox) -> None:
+        for _ in range(5):
+            await sandbox.exec(f"sh -c '{walker}' >/dev/null 2>&1; true", timeout_seconds=120)
+            assert not any(sandbox._holder.is_alone() for _ in range(200))
+            assert await sandbox.end_processes() >= 0
+            assert sandbox._holder.is_alone()
+
+    in_sandbox(body)
+
+
 def test_a_cancelled_command_leaves_no_process(in_sandbox: Runner) -> None:
     async def body(sandbox: BubblewrapSandbox) -> None:
         running = asyncio.ensure_future(sandbox.exec("touch begun; sleep 304", timeout_seconds=60))
