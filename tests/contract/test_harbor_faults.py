@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -171,6 +172,29 @@ def test_a_creation_that_is_cancelled_or_too_slow_leaves_nothing(make_spec: Make
             await slow.create("slow", owner="run")
         assert (still_open(tmp_path), machines(tmp_path)) == ([], [])
         await slow.close()
+
+    run(work())
+
+
+def test_a_creation_cancelled_at_any_moment_leaves_neither_machine_nor_place(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        provider = HarborProvider(make_spec(), tmp_path)
+        await (await provider.create("warm", owner="run")).close()
+        began = time.monotonic()
+        await (await provider.create("timed", owner="run")).close()
+        whole = time.monotonic() - began
+        for number in range(12):
+            creating = asyncio.ensure_future(provider.create(f"cancelled-{number}", owner="run"))
+            await asyncio.sleep(whole * number / 10)
+            creating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await (await creating).close()
+        last = await provider.create("last", owner="run")
+        assert (await last.exec("echo alive", timeout_seconds=60)).output == "alive\n"
+        assert (still_open(tmp_path), len(machines(tmp_path))) == (["last"], 1)
+        await provider.close()
 
     run(work())
 

@@ -38,7 +38,8 @@ def harbor_python(python: str | None) -> str:
                 where="sandbox.python",
                 hint=_HINT,
             )
-        return found
+        # Another session may have to start it from elsewhere. A link stays one: it is what makes a venv.
+        return os.path.abspath(found)
     if sys.version_info < OLDEST_PYTHON or importlib.util.find_spec("harbor") is None:
         raise CouldNotAsk(
             f"sandboxes of Harbor need Python 3.12 or newer with its package; this is {sys.version.split()[0]}",

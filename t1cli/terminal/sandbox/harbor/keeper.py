@@ -65,7 +65,10 @@ class Keeper:
         return self._machines[name]
 
     async def end(self, name: str) -> None:
-        """End an environment and write that down. Raises StillThere."""
+        """End an environment and write that down, whatever cancels the caller meanwhile. Raises StillThere."""
+        await finish(self._end(name), seconds=_STOP_TRIES * (STOP_SECONDS + 2.0))
+
+    async def _end(self, name: str) -> None:
         self._machines.pop(name, None)
         environment = self._environments.pop(name, None)
         if environment is not None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import logging
-import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 from t1cli.spec.sandbox import HarborSandbox
+from t1cli.terminal.harness.shielded import finish
+from t1cli.terminal.sandbox.harbor.backed import HarborBackedSandbox
 from t1cli.terminal.sandbox.harbor.interpreter import TESTED, harbor_python
+from t1cli.terminal.sandbox.harbor.keeper import STOP_SECONDS
 from t1cli.terminal.sandbox.harbor.link import WorkerLink
 from t1cli.terminal.sandbox.harbor.settings import WorkerSettings
 from t1cli.terminal.sandbox.harbor.sweep import sweep_leases
 from t1cli.terminal.sandbox.leases import Lease, LeaseBook, full_owner
 from t1cli.terminal.sandbox.limiter import CreationPace, LoopLimiter
 from t1cli.terminal.sandbox.pool.background_loop import BackgroundLoop
-from t1cli.terminal.sandbox.sandbox import ExecResult, Placement, Sandbox, SandboxError
+from t1cli.terminal.sandbox.sandbox import Placement, Sandbox, SandboxError
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,17 +53,15 @@ class HarborProvider:
 
     async def reserve(self, name: str, *, owner: str, placement: Placement) -> None:
         """Wait for one of the account's places; the task of `placement` says what `create` makes."""
-        await self.run(self._places.acquire())
-        self._reserved[name] = placement
+        await self._or_withdrawn(name, self._reserve(name, placement))
 
     async def give_up(self, name: str) -> None:
         """Give a place back that no sandbox was made in."""
-        if self._reserved.pop(name, None) is not None:
-            await self.run(self._free())
+        await self.run(self._withdraw(name))
 
     async def create(self, name: str, *, owner: str) -> Sandbox:
         """A ready sandbox, of the task that it was reserved for. Raises SandboxError."""
-        return await self.run(self._create(name, full_owner(owner)))
+        return await self._or_withdrawn(name, self._create(name, full_owner(owner)))
 
     async def sweep(self, owner: str | None) -> tuple[str, ...]:
         """End what dead processes of `owner` (null: of anybody) have on record; returns the names that were found."""
@@ -91,6 +90,28 @@ class HarborProvider:
                 self._live.pop(name, None)
             self._places.release()
 
+    async def _or_withdrawn(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; when its caller is cancelled, what it got at the last moment is given back."""
+        try:
+            return await self.run(work)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SandboxError, TimeoutError):
+                await finish(self.run(self._withdraw_made(name)), seconds=STOP_SECONDS)
+            raise
+
+    async def _reserve(self, name: str, placement: Placement) -> None:
+        await self._places.acquire()
+        self._reserved[name] = placement
+
+    async def _withdraw(self, name: str) -> None:
+        if self._reserved.pop(name, None) is not None:
+            self._places.release()
+
+    async def _withdraw_made(self, name: str) -> None:
+        await self._withdraw(name)
+        if name in self._held:
+            await self.end(name, self._live[name])
+
     async def _create(self, name: str, owner: str) -> Sandbox:
         placement = self._reserved.pop(name, None)
         if placement is None:
@@ -112,13 +133,20 @@ class HarborProvider:
         self._live[name] = link
         try:
             made = await link.call("create", name=name, task=None if task is None else str(task.resolve()))
-        except BaseException:
+        except BaseException as error:
             # The worker has ended what it had begun and written it down, unless it says otherwise or is gone itself.
             if link.alive:
+                if isinstance(error, asyncio.CancelledError):
+                    # The cancellation may have come too late for it.
+                    await self._closed_anyway(name, link)
                 self._live.pop(name, None)
             raise
         self._held.add(name)
         return HarborBackedSandbox(name, self, link, task if made["has_files"] else None)
+
+    async def _closed_anyway(self, name: str, link: WorkerLink) -> None:
+        with contextlib.suppress(SandboxError, TimeoutError):
+            await finish(link.call("close", name=name), seconds=STOP_SECONDS)
 
     async def _worker(self) -> WorkerLink:
         async with self._starting:
@@ -145,64 +173,3 @@ class HarborProvider:
         if link is not None:
             await asyncio.gather(*(self.end(name, link) for name in set(self._held)), return_exceptions=True)
             await link.close()
-
-    async def _free(self) -> None:
-        self._places.release()
-
-
-class HarborBackedSandbox:
-    """One environment in the worker, usable from any event loop."""
-
-    def __init__(self, name: str, provider: HarborProvider, link: WorkerLink, task: Path | None) -> None:
-        self.name = name
-        self._provider, self._link = provider, link
-        self._task = task
-        """The task whose own image has its files; null for an image that has none of a task's."""
-        self._closed = False
-
-    async def exec(
-        self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
-    ) -> ExecResult:
-        """Run one shell command. Raises SandboxError when the sandbox or the worker is gone."""
-        began = time.monotonic()
-        asked = {"command": command, "timeout_seconds": timeout_seconds, "cwd": cwd, "env": env}
-        said = await self._ask("exec", **asked)
-        return ExecResult(said["output"], said["exit_code"], said["timed_out"], time.monotonic() - began)
-
-    async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
-        """Place a host directory's files at an absolute path inside; a read-only target is emptied first.
-
-        What an image was built of lies where its Dockerfile has put it, and is not placed once more.
-        """
-        if self._task is not None and source.resolve().is_relative_to(self._task.resolve() / "environment"):
-            return
-        await self._ask("put_directory", source=str(source.resolve()), target=target, read_only=read_only)
-
-    async def reset_directory(self, path: str) -> None:
-        """Make an absolute path inside an empty directory that commands can write to."""
-        await self._ask("reset_directory", path=path)
-
-    async def read_file(self, path: str, *, max_bytes: int) -> bytes | None:
-        """Content of a regular file inside; None when absent. Raises SandboxError above `max_bytes`."""
-        content = await self._ask("read_file", path=path, max_bytes=max_bytes)
-        return None if content is None else base64.b64decode(content)
-
-    async def end_processes(self) -> int:
-        """End every process the agent left running; returns how many."""
-        return int(await self._ask("end_processes"))
-
-    async def run_agent(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Run an agent of Harbor's in this environment: `agent` names it, the rest is for it. Raises SandboxError."""
-        said: dict[str, Any] = await self._ask(str(request["agent"]), **request)
-        return said
-
-    async def close(self) -> None:
-        """End the environment. Raises SandboxError when its provider could not. Safe to call twice."""
-        if not self._closed:
-            self._closed = True
-            await self._provider.run(self._provider.end(self.name, self._link))
-
-    async def _ask(self, what: str, **arguments: Any) -> Any:
-        if self._closed:
-            raise SandboxError(f"sandbox {self.name} is gone: it was closed")
-        return await self._provider.run(self._link.call(what, name=self.name, **arguments))
