@@ -51,3 +51,21 @@ def test_two_loops_at_the_same_time_have_servers_of_their_own(chat: SimpleNamesp
     for thread in threads:
         thread.join(120)
     assert len(set(urls)) == 2
+
+
+def test_a_server_that_outlives_its_sessions_keeps_nothing_of_them(
+    chat: SimpleNamespace, benches: SimpleNamespace
+) -> None:
+    renderer = chat.renderer_for("qwen3")
+    parts = {"limits": benches.LIMITS, "trial_id": "trial", "seed": 1, "on_turn": lambda turn: None}
+
+    async def run() -> None:
+        async with SharedServer().held(renderer) as server:
+            engine = benches.ScriptedModel(renderer, iter([]))
+            with pytest.raises(KeyError):
+                async with server.open(engine=engine, **parts) as one, server.open(engine=engine, **parts) as other:
+                    assert len(server.app._sessions) == 2 and one.key != other.key
+                    raise KeyError
+            assert server.app._sessions == {}
+
+    asyncio.run(run())
