@@ -6,8 +6,11 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from t1cli.errors import Refused
 from t1cli.launch.environment import recorded_environment
@@ -111,22 +114,26 @@ def read_record(run: RunDirectory) -> RunRecord:
     if value is None:
         raise Refused("no run record: the launch ended before it was written", where=str(run.record_json))
     try:
-        return _record(value)
-    except (KeyError, TypeError, ValueError) as problem:
+        record: RunRecord = _reader().validate_python(value)
+        if not record.sessions:
+            raise ValueError("it lists no session")
+        return record
+    except ValueError as problem:
         raise Refused(
-            f"a run record that this t1 cannot read: {problem!r}",
+            f"a run record that this t1 cannot read: {_said(problem)}",
             where=str(run.record_json),
             hint="it was written by another version of t1, or edited",
         ) from problem
 
 
-def _record(value: dict[str, Any]) -> RunRecord:
-    fields = {name: value[name] for name in RunRecord.__dataclass_fields__ if name != "sessions"}
-    return RunRecord(**fields, sessions=tuple(_session(session) for session in value["sessions"]))
+@cache
+def _reader() -> TypeAdapter[RunRecord]:
+    """Checks every value: whoever edits a record must not find out in the middle of a diff."""
+    return TypeAdapter(RunRecord)
 
 
-def _session(value: dict[str, Any]) -> Session:
-    fields = {name: value[name] for name in Session.__dataclass_fields__}
-    fields["argv"], fields["accepted"] = tuple(fields["argv"]), tuple(fields["accepted"])
-    fields["spec_git"], fields["t1_git"] = GitState(**fields["spec_git"]), GitState(**fields["t1_git"])
-    return Session(**fields)
+def _said(problem: ValueError) -> str:
+    if not isinstance(problem, ValidationError):
+        return str(problem)
+    first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}"

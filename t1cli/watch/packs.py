@@ -16,6 +16,8 @@ from t1cli.watch import verbatim
 from t1cli.watch.rule import Pack
 
 MAX_BYTES = 1 << 20
+_LOCATED = 100
+"""Problems of one file whose line is looked for."""
 
 
 def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
@@ -68,11 +70,13 @@ def pack_from(found: Mapping[str, Any], where: str, text: str = "") -> Pack:
     try:
         return Pack.model_validate(found)
     except ValidationError as error:
-        raise BadInput.many(tuple(located(problem, where, text) for problem in error.errors())) from error
+        raise refusal(error, where, text) from error
 
 
 def yaml_text(path: Path) -> str:
     """Text of a file of rules or of their tests. Raises BadInput when it cannot be read, or is above MAX_BYTES."""
+    if not path.is_file():  # a pipe would be waited for
+        raise BadInput(f"no file {path}", str(path), "expected a YAML file in UTF-8")
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -95,25 +99,36 @@ def parsed(text: str, where: str) -> Any:
         raise BadInput(f"not YAML: {getattr(error, 'problem', error)}", where=at) from error
 
 
-def located(problem: Any, where: str, text: str) -> Diagnostic:
-    """One of pydantic's errors about a YAML text, at the line of the deepest key that the text has."""
+def refusal(error: ValidationError, where: str, text: str) -> BadInput:
+    """All of pydantic's problems with a YAML text as one error, each at the line of the deepest key the text has."""
+    root = _composed(text)
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    # A search for each of a hundred thousand lines would never end; no more than the first are shown anyway.
+    located = [_located(problem, where, root if at < _LOCATED else None) for at, problem in enumerate(problems)]
+    return BadInput.many(tuple(located))
+
+
+def _located(problem: Any, where: str, root: yaml.Node | None) -> Diagnostic:
     place = ".".join(map(str, problem["loc"]))
-    line = _line_of(problem["loc"], text)
+    line = _line_of(problem["loc"], root)
     return Diagnostic(f"{place}: {problem['msg']}" if place else problem["msg"], f"{where}:{line}" if line else where)
 
 
-def _line_of(loc: Sequence[str | int], text: str) -> int | None:
-    """The line of the deepest part of a path that the file has."""
+def _composed(text: str) -> yaml.Node | None:
     try:
-        node = yaml.compose(text)
-    except yaml.YAMLError:
+        return yaml.compose(text)
+    except (yaml.YAMLError, RecursionError):
         return None
+
+
+def _line_of(loc: Sequence[str | int], node: yaml.Node | None) -> int | None:
+    """The line of the deepest part of a path that the file has."""
     for part in loc:
         inner = _child(node, part)
         if inner is None:
             break
         node = inner
-    return node.start_mark.line + 1 if node is not None and text else None
+    return node.start_mark.line + 1 if node is not None else None
 
 
 def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:

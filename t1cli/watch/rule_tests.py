@@ -23,9 +23,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from t1cli.errors import BadInput
 from t1cli.watch.engine import Engine
-from t1cli.watch.packs import load_packs, located, parsed, shipped_packs, yaml_text
+from t1cli.watch.packs import load_packs, parsed, refusal, shipped_packs, yaml_text
 from t1cli.watch.rule import Pack
 from t1cli.watch.series_notation import expand
 from t1cli.watch.sources.source import Row
@@ -116,7 +115,7 @@ def read_tests(path: Path) -> RuleTestFile:
     try:
         return RuleTestFile.model_validate(parsed(text, str(path)))
     except ValidationError as error:
-        raise BadInput.many(tuple(located(problem, str(path), text) for problem in error.errors())) from error
+        raise refusal(error, str(path), text) from error
 
 
 def _problems(test: RuleTest, packs: tuple[Pack, ...]) -> tuple[str, ...]:

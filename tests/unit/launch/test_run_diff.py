@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
+from t1cli.errors import Refused
 from t1cli.launch.launch import launch
 from t1cli.launch.run_diff import diff_runs
 from t1cli.launch.run_directory import RunDirectory
@@ -38,3 +40,28 @@ def test_spec_code_and_environment_are_told_apart(load, options, listener, stage
     assert changes["code", "versions.t1"]["new"] == "9.9"
     assert changes["environment", "NCCL_DEBUG"]["new"] == "INFO"
     assert "Zq7planted" not in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("sessions", 0, "environment"), None, "sessions.0.environment"),
+        (("sessions", 0, "versions"), ["t1"], "sessions.0.versions"),
+        (("sessions", 0, "spec_git", "dirty"), {}, "sessions.0.spec_git.dirty"),
+        (("sessions",), [], "it lists no session"),
+        (("job_id",), 7, "job_id"),
+    ],
+)
+def test_a_record_with_a_value_of_another_type_is_refused(
+    place, value, said, loaded, options, listener, stages
+) -> None:
+    launch(loaded, options, listener, stages())
+    run = RunDirectory(options.runs_root / "quickstart" / "attempt_1")
+    record = json.loads(run.record_json.read_text())
+    inside = record
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    run.record_json.write_text(json.dumps(record))
+    with pytest.raises(Refused, match=said):
+        diff_runs(run, run)

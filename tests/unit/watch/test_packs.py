@@ -38,6 +38,15 @@ def test_a_bad_pack_is_located(tmp_path: Path) -> None:
 
 
 @pytest.mark.catalogue("L2")
+def test_a_pack_with_more_mistakes_than_anyone_reads_is_refused_all_the_same(tmp_path: Path) -> None:
+    pack = tmp_path / "pack.yaml"
+    pack.write_text("".join(f"k{number}: 1\n" for number in range(4000)))
+    with pytest.raises(BadInput) as caught:
+        load_packs([str(pack)])
+    problems = caught.value.diagnostics
+    assert len(problems) == 4000 and problems[10].where == f"{pack}:11" and problems[-1].where == str(pack)
+
+
 def test_verbatim_gradient_rule_stops_a_healthy_low_gradient_run_and_ours_does_not() -> None:
     """Public healthy runs live at a gradient norm of 0.02 to 0.09."""
     verbatim = Engine(load_packs(["postmortem-verbatim"]), variables=VARIABLES)

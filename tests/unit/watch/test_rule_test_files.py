@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,15 @@ def test_a_wrong_figure_fails_the_tests(tmp_path: Path, pack: str, rule: str, ke
     result = CliRunner().invoke(app, ["watch", "test", str(tmp_path / "tests.yaml")])
     assert result.exit_code == 1, result.stdout
     assert f"rule {rule}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)], ids=["pipe", "dir", "loop"]
+)
+def test_what_is_no_file_is_not_waited_for(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "tests.yaml")
+    with pytest.raises(BadInput, match="no file"):
+        read_tests(tmp_path / "tests.yaml")
 
 
 def test_a_bad_test_file_is_located(tmp_path: Path) -> None:
