@@ -12,6 +12,9 @@ from typing import Any
 from t1cli.preflight.check import Context
 from t1cli.spec.sandbox import PoolSandbox
 
+NO_ANSWER = "no answer"
+"""How the problem of a server begins that cannot be reached."""
+
 _SECONDS = 8.0
 _MOST_BYTES = 4 << 20
 
@@ -68,7 +71,7 @@ async def _one(url: str) -> list[ServerStatus]:
             said = _object(answer)
             metrics = await http.get("/metrics", headers={"authorization": f"Bearer {token}"} if token else {})
     except httpx.HTTPError as error:
-        return [ServerStatus(url, f"no answer: {type(error).__name__}: {error}")]
+        return [ServerStatus(url, f"{NO_ANSWER}: {type(error).__name__}: {error}")]
     if answer.status_code != 200:
         return [ServerStatus(url, f"{answer.status_code}: {str(said.get('error') or answer.text)[:200]}")]
     created = _created(metrics.text) if metrics.status_code == 200 else None

@@ -9,6 +9,7 @@ from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passe
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
 from t1cli.preflight.guarded import ProbeBroke, ask_guarded
+from t1cli.preflight.pool_status import NO_ANSWER, pool_servers
 from t1cli.spec.sandbox import HarborSandbox, PoolSandbox
 
 GIB = 1024**3
@@ -120,6 +121,8 @@ def probe(context: Context) -> Saw:
     # A provider's sandboxes are the same from any machine that has what it takes to ask for one.
     if sandbox.kind == "harbor" and not context.runs_here and (lacking := _lacks_harbor(sandbox)):
         return skipped(f"{lacking} here, and this machine is not one of the campaign's nodes")
+    if sandbox.kind == "pool" and (away := _nobody_answers(context)):
+        return failed(away, "a sandbox that can be created, used and destroyed", _PROBE_FIXES["pool"])
     request = {"sandbox": sandbox.model_dump(mode="json"), "lease_wait_seconds": LEASE_WAIT_SECONDS}
     seconds = HARBOR_SECONDS if sandbox.kind == "harbor" else PROBE_SECONDS
     fix = _PROBE_FIXES[sandbox.kind]
@@ -128,6 +131,17 @@ def probe(context: Context) -> Saw:
     except ProbeBroke as broke:
         return failed(str(broke), "a sandbox that can be created, used and destroyed", fix)
     return _judge(bool(found["works"]), int(found["ended"]), list(found["left"]), float(found["create_seconds"]))
+
+
+def _nobody_answers(context: Context) -> str:
+    """Why no lease need be waited for; empty where a server is there.
+
+    Asks before a lease of ours is taken, or sandboxes.servers would count it against the campaign.
+    """
+    servers = pool_servers(context)
+    if all(server.problem.startswith(NO_ANSWER) for server in servers):
+        return "; ".join(f"{server.url}: {server.problem}" for server in servers)
+    return ""
 
 
 def _lacks_harbor(sandbox: HarborSandbox) -> str:

@@ -28,7 +28,7 @@ from tests.unit.preflight.pool_double import pool_double, status
 TASKS = experiments_dir() / "quickstart" / "tasks"
 ON_A_POOL = '{kind: pool, urls: ["%s"], max_tasks: 4, max_runs_per_task: 8}'
 
-CHAIN = ("software.bubblewrap", "sandboxes.probe", "tasks.pool", "tasks.ctrf_coverage")
+CHAIN = ("software.bubblewrap", "sandboxes.probe", "sandboxes.servers", "tasks.pool", "tasks.ctrf_coverage")
 """A check with all that it needs, as a whole preflight asks them."""
 
 
@@ -128,10 +128,19 @@ def test_a_campaign_on_a_pool_is_probed_and_sampled_there(context_of: MakeContex
     with served(tmp_path / "server") as url:
         results = asked(of(context_of, pool, f"sandbox={ON_A_POOL % url}"), *CHAIN)
     assert results["sandboxes.probe"].status == "pass", results["sandboxes.probe"].found
+    # Asked before the probe's lease and the sample's are taken.
+    assert "0 active, 0 closing" in results["sandboxes.servers"].found
     saw = results["tasks.ctrf_coverage"]
     assert saw.status == "pass" and saw.found.startswith("3 of 3 sampled tasks report per test"), saw.found
     journal = [json.loads(line) for line in (tmp_path / "server/journal.jsonl").read_text().splitlines()]
     assert {task.name for task in pool.iterdir()} <= {one.get("task") for one in journal}
+
+
+def test_a_pool_that_nobody_serves_is_not_waited_for(context_of: MakeContext, pool: Path) -> None:
+    context = of(context_of, pool, f"sandbox={ON_A_POOL % 'http://127.0.0.1:9'}")
+    results = asked(context, "sandboxes.probe", "tasks.ctrf_coverage", "tasks.pool")
+    assert results["sandboxes.probe"].status == "fail" and "no answer: ConnectError" in results["sandboxes.probe"].found
+    assert results["tasks.ctrf_coverage"].found == "needs sandboxes.probe, which failed"
 
 
 @pytest.mark.catalogue("S2")
