@@ -88,7 +88,7 @@ class HarborSandbox(Block):
     creation_per_second: PositiveFloat = 6.0
     """Creations per second that the account allows."""
     lifetime_seconds: PositiveFloat = 7200.0
-    """Provider's lifetime of one sandbox."""
+    """Provider's lifetime of one sandbox, handed to environments that have an option for it."""
     memory_per_sandbox_gib: NonNegativeFloat = 0.0
     """Memory of one sandbox on our own hosts; 0 when it runs at the provider's."""
 
