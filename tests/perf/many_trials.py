@@ -137,7 +137,7 @@ def _paced(moments: list[float], promises: Promises) -> None:
     span_seconds = (moments[-1] - moments[0]) * SCALE
     found = f"at most {worst} in one of the provider's seconds, {PROVIDER_PER_SECOND + 1:g} allowed; "
     found += (
-        f"{len(moments)} in {span_seconds:.0f} of its seconds, {(len(moments) - 1) / PROVIDER_PER_SECOND:.0f} needed"
+        f"{len(moments)} in {span_seconds:.0f} of its seconds, {(len(moments) - 1) / PROVIDER_PER_SECOND:.0f} at least"
     )
     promises.check("creations obey the bucket", found, holds=worst <= PROVIDER_PER_SECOND + 1)
 

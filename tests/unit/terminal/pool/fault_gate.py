@@ -45,7 +45,7 @@ class Gate:
     async def wait(self) -> None:
         """Say that the moment has come, when another trial is saved already, and wait for the test."""
         await asyncio.sleep(ANNOUNCED_AFTER_SECONDS)
-        while not any(self.place.glob("runs/*/*/trials/finished/*/*.json")):
+        while not any(self.place.glob("runs/*/*/*/finished/*/*.json")):
             await asyncio.sleep(0.02)
         self._announce()
         while not (self.place / "go").exists():
@@ -154,14 +154,13 @@ class HeldSandbox:
 
 def hold_saves(gate: Gate) -> None:
     """Hold the process where a record is written and not yet in its place: of a trial, or of a whole rollout."""
-    real, seen = os.fsync, [0]
+    real = os.fsync
 
     def fsync(descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        whole = "/rollouts/" in path
         # Of a trial the rows are in place when its record is written: one without the other is the half to look for.
-        seen[0] += not whole and path.endswith(".tmp") and ".npz." not in path
-        if (whole and gate.claim("mid-save of all")) or (seen[0] == 1 and not whole and gate.claim("mid-save")):
+        trial = "/finished/" in path and ".npz." not in path
+        if ("/rollouts/" in path and gate.claim("mid-save of all")) or (trial and gate.claim("mid-save")):
             gate.block()
         real(descriptor)
 
