@@ -122,7 +122,8 @@ def probe(context: Context) -> Saw:
     if sandbox.kind == "harbor" and not context.runs_here and (lacking := _lacks_harbor(sandbox)):
         return skipped(f"{lacking} here, and this machine is not one of the campaign's nodes")
     if sandbox.kind == "pool" and (away := _nobody_answers(context)):
-        return failed(away, "a sandbox that can be created, used and destroyed", _PROBE_FIXES["pool"])
+        fix = "`t1 pool serve` on the pool's host, or correct sandbox.urls"
+        return failed(away, "a sandbox that can be created, used and destroyed", fix)
     request = {"sandbox": sandbox.model_dump(mode="json"), "lease_wait_seconds": LEASE_WAIT_SECONDS}
     seconds = HARBOR_SECONDS if sandbox.kind == "harbor" else PROBE_SECONDS
     fix = _PROBE_FIXES[sandbox.kind]
