@@ -20,6 +20,7 @@ from t1cli.spec.load import LoadedSpec
 # What a session may change without becoming another campaign: how long, how watched, how fast; never what is learned.
 FLEXIBLE_KEYS: Final = (
     "rollout.num_rollouts",
+    "rollout.start_order",
     "rollout.expected_seconds",
     "rollout.expected_train_seconds",
     "checkpoint.every_rollouts",

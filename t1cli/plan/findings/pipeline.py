@@ -96,20 +96,44 @@ def old_policy(draft: Draft) -> Iterator[Finding]:
     )
 
 
+def mixed_policy(draft: Draft) -> Iterator[Finding]:
+    """C9: where trials go on under new weights, slime knows one set of old weights for a whole batch."""
+    rollout = draft.spec.rollout
+    if not draft.on_slime or rollout.unfinished != "continue":
+        return
+    newer = rollout.max_staleness - (1 if rollout.pipeline == "one_step" else 0)
+    yield draft.finding(
+        "C9",
+        "warning",
+        key="rollout.unfinished",
+        message=f"trials go on in the next rollout: turns that earlier weights sampled are compared with one set of "
+        f"weights for the whole batch, up to {newer} updates newer than their own, so their ratio starts away from 1",
+        fix=_without_continued(draft),
+    )
+
+
+def _without_continued(draft: Draft) -> str:
+    lag = 0 if draft.spec.rollout.pipeline == "sync" else ORDINARY_STALENESS
+    return f"--set rollout.unfinished=repeat --set rollout.max_staleness={lag}, or let the clip and the record judge"
+
+
 def staleness(draft: Draft) -> Iterator[Finding]:
     """A lag above one version, and one at which the report's baselines collapsed."""
     rollout = draft.spec.rollout
     if rollout.max_staleness <= ORDINARY_STALENESS:
         return
     collapsed = rollout.max_staleness >= COLLAPSE_STALENESS
+    if rollout.unfinished == "continue" and not collapsed:
+        lower = _without_continued(draft)
+    else:
+        lower = f"--set rollout.max_staleness={COLLAPSE_STALENESS // 2 if collapsed else ORDINARY_STALENESS}"
     yield draft.finding(
         "T-staleness",
         "error" if collapsed and not rollout.allow_staleness else "warning",
         key="rollout.max_staleness",
         message=f"samples may be {rollout.max_staleness} weight versions old, and the turns of one row may span as "
         f"many; the T1 report ran at {ORDINARY_STALENESS}, its baselines collapsed at {COLLAPSE_STALENESS}",
-        fix=f"--set rollout.max_staleness={COLLAPSE_STALENESS // 2 if collapsed else ORDINARY_STALENESS}"
-        + ("; rollout.allow_staleness=true runs it anyway" if collapsed else ""),
+        fix=lower + ("; rollout.allow_staleness=true runs it anyway" if collapsed else ""),
     )
 
 
@@ -166,6 +190,7 @@ RULES = (
     default_timeouts,
     slow_save,
     old_policy,
+    mixed_policy,
     staleness,
     filter_without_surplus,
     colocated_pipeline,

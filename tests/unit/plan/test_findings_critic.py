@@ -125,6 +125,18 @@ def test_staleness_above_one_is_a_warning(findings_of):
     (found,) = findings_of("T-staleness", T1, "rollout.pipeline=fully_async", "rollout.max_staleness=2")
     assert found.severity == "warning" and "2 weight versions" in found.message
     assert findings_of("T-staleness", T1, "rollout.pipeline=fully_async", "rollout.max_staleness=1") == []
+
+
+@pytest.mark.catalogue("C9")
+def test_C9_turns_of_earlier_weights_on_slime(findings_of):
+    goes_on = ("rollout.unfinished=continue", "rollout.max_staleness=2")
+    mixed = [one for one in findings_of("C9", T1, *goes_on) if "trials go on" in one.message]
+    assert [one.severity for one in mixed] == ["warning"] and "up to 1 updates newer" in mixed[0].message
+    (stale,) = findings_of("T-staleness", T1, *goes_on)
+    for found in (*mixed, stale):
+        assert found.fix.startswith("--set rollout.unfinished=repeat --set rollout.max_staleness=1")
+    assert findings_of("C9", T1, "rollout.unfinished=repeat") == findings_of("C9", T1), "nothing more to say"
+    assert findings_of("C9", "quickstart", "rollout.unfinished=continue", "rollout.max_staleness=1") == []
     assert findings_of("T-staleness", T1) == []
 
 
