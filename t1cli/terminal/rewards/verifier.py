@@ -157,6 +157,9 @@ async def _report(sandbox: Sandbox, output: VerifierOutput, began: float) -> Ctr
     try:
         content = await sandbox.read_file(f"{_LOGS}/ctrf.json", max_bytes=MAX_BYTES)
     except SandboxError as error:
+        # Too large, or locked: the report's fault. What could be read a moment ago tells that from a sandbox that went
+        # meanwhile, of which nothing is known, and which must not be paid by the fallback.
+        await sandbox.read_file(f"{_LOGS}/reward.txt", max_bytes=4096)
         return CtrfReport("corrupt", problem=str(error))
     output.keep("ctrf.json", content)
     return read_ctrf(content, not_before_seconds=began)

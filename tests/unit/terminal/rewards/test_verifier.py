@@ -23,7 +23,7 @@ from t1cli.terminal.sandbox.interpreter import make_verifier_python
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
 from t1cli.terminal.sandbox.local_bubblewrap import create_bubblewrap
-from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox
+from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox, SandboxError
 from t1cli.terminal.sandbox.warm_pytest import RunsPytest, WarmPytest
 from t1cli.terminal.tasks.generator import generate, write_harbor
 from t1cli.terminal.tasks.load import load_task
@@ -375,3 +375,48 @@ def test_a_lost_sandbox_is_never_a_verdict(task: Task, tmp_path: Path) -> None:
 
     with pytest.raises(VerifierError, match="reward_missing"):
         asyncio.run(grade(task, Lost(), trial_dir=tmp_path / "t0"))  # type: ignore[arg-type]
+
+
+def test_a_sandbox_that_goes_at_any_step_of_grading_is_never_a_verdict(task: Task, tmp_path: Path) -> None:
+    """Also after reward.txt was read and before the report was: the fallback pays for neither."""
+
+    class Going:
+        name = "going"
+
+        def __init__(self, steps: int) -> None:
+            self.steps = steps
+
+        def step(self) -> None:
+            self.steps -= 1
+            if self.steps < 0:
+                raise SandboxError("gone")
+
+        async def end_processes(self) -> int:
+            self.step()
+            return 0
+
+        async def read_file(self, path: str, *, max_bytes: int) -> bytes | None:
+            self.step()
+            logs = {"/logs/verifier/reward.txt": b"1\n", "/logs/verifier/ctrf.json": GOOD_REPORT.encode()}
+            return (task.tests / path[7:]).read_bytes() if path.startswith("/tests/") else logs.get(path)
+
+        async def reset_directory(self, path: str) -> None:
+            self.step()
+
+        async def put_directory(self, source: Path, target: str, *, read_only: bool) -> None:
+            self.step()
+
+        async def exec(self, command: str, **_: object) -> ExecResult:
+            self.step()
+            return ExecResult("1 passed", 0, False, 0.1)
+
+    def graded(steps: int) -> tuple[Verdict, int]:
+        sandbox = Going(steps)
+        verdict = asyncio.run(grade(task, sandbox, trial_dir=tmp_path / f"t{steps}"))  # type: ignore[arg-type]
+        return verdict, steps - sandbox.steps
+
+    verdict, needed = graded(1000)
+    assert verdict.solved and needed > 10
+    for steps in range(needed):
+        with pytest.raises(SandboxError):
+            graded(steps)
