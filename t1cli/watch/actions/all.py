@@ -86,5 +86,5 @@ class Actions:
         """The run is over."""
         if self._wandb is not None:
             self._wandb.close()
-        wrote = self._stop is not None and self._stop.report(result)
-        return ["stop report in watch/stop_report.json of the run"] if wrote else []
+        said = self._stop.report(result) if self._stop is not None else ""
+        return [said] if said else []

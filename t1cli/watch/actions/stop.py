@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.stop import stop_after_next_save
 from t1cli.watch.actions.evidence import write_evidence
+from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir
 from t1cli.watch.engine import Alert
 from t1cli.watch.result import WatchResult
@@ -103,15 +102,19 @@ class StopAction:
         self._file.unlink(missing_ok=True)
         return f"asked the run to stop after its next save: {waiting.rule}; evidence in {evidence}"
 
-    def report(self, result: WatchResult) -> bool:
-        """Once the run has ended after our request: what was stopped, why, where to go on. True when written now."""
+    def report(self, result: WatchResult) -> str:
+        """Once the run has ended after our request: what was stopped, why, where to go on, who holds GPUs.
+
+        Returns what to tell; empty when nothing is written now.
+        """
         path = watch_dir(self._run) / "stop_report.json"
         asked = sorted(self._journal.keys("stop"))
         if not asked or path.exists() or not self._run.stop_request.exists():
-            return False
+            return ""
+        left = gpus_left(self._run)
         write_json(path, {"format_version": 1, "asked_for": asked, "run_state": result.run_state,
-                          "gpus": gpus_in_use(), "watch": result.to_json()})  # fmt: skip
-        return True
+                          "gpus": left, "watch": result.to_json()})  # fmt: skip
+        return f"stop report in watch/stop_report.json of the run; {told(left)}"
 
 
 def acknowledge(run: RunDirectory) -> str:
@@ -128,16 +131,3 @@ def acknowledged(run: RunDirectory, key: str) -> bool:
     """Whether a person has said no to this alert's stop."""
     found = read_json(watch_dir(run) / "acknowledged.json") or {}
     return key in found.get("keys", ())
-
-
-def gpus_in_use() -> list[str] | str:
-    """Processes that hold a GPU of this machine, as nvidia-smi lists them; a sentence where it cannot be asked."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return "not asked: no nvidia-smi on this machine"
-    command = [tool, "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError) as failure:
-        return f"not known: nvidia-smi failed ({type(failure).__name__})"
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from t1cli.cluster.node_probes import ClusterSaid, NodeSaid
 from t1cli.errors import BadInput, Refused
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.json_files import read_json, write_json, write_text
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.watch.actions.evidence import write_evidence
+from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir
 from t1cli.watch.actions.pause import PauseAction
 from t1cli.watch.actions.pin import PinAction
@@ -78,6 +80,26 @@ def test_a_stop_waits_for_its_countdown_and_is_asked_for_once_over_restarts(run:
     report = read_json(watch_dir(run) / "stop_report.json")
     assert report is not None
     assert report["run_state"] == "stopped"
+
+
+def test_gpus_are_asked_for_on_every_node_of_the_job(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def node(name: str, *processes: dict[str, Any], used_mib: float = 0.0) -> NodeSaid:
+        gpu = {"index": 0, "used_mib": used_mib}
+        value = {"problem": "", "gpus": [gpu], "processes": list(processes)}
+        return NodeSaid(name, name, False, {}, {"gpus": {"value": value}})
+
+    answers = [node("a"), node("b", {"name": "sglang", "pid": 7}, used_mib=9e4), node("c", used_mib=9e4)]
+    answers.append(NodeSaid("d", "d", False, {}, {"gpus": {"problem": "no answer within 60 s"}}))
+    monkeypatch.setattr("t1cli.watch.actions.gpus_left.read_ray_job", lambda run: object())
+    monkeypatch.setattr("t1cli.watch.actions.gpus_left.open_jobs", lambda job: object())
+    monkeypatch.setattr("t1cli.cluster.node_probes.ask_nodes", lambda *_, **__: ClusterSaid("2", tuple(answers), {}))
+    left = gpus_left(run)
+    assert left == {
+        "a": [], "b": ["sglang (pid 7)"], "c": ["GPU 0 90000 MiB"], "d": "not known: no answer within 60 s",
+    }  # fmt: skip
+    assert told(left) == "GPUs are still held, b: sglang (pid 7); c: GPU 0 90000 MiB"
+    assert told({"a": [], "b": []}) == "GPUs of a, b are free"
+    assert told({"a": [], "d": "not known: x"}) == "GPUs: d not known: x"
 
 
 def test_grace_is_two_usual_rollouts_and_at_most_five_minutes(run: RunDirectory) -> None:
