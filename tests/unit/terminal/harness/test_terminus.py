@@ -16,9 +16,11 @@ import pytest
 from t1cli.spec.sandbox import HarborSandbox
 from t1cli.terminal.harness.chat.command_template import CommandTemplate
 from t1cli.terminal.harness.engine import Generation, Sampling
+from t1cli.terminal.harness.hold import Hold
 from t1cli.terminal.harness.load_harness import agent_maker
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.rollout.budgets import budgets_of
+from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
@@ -43,8 +45,14 @@ class Typist:
     renderer: Any
     replies: list[str]
     sampled: list[tuple[int, ...]] = field(default_factory=list)
+    hold: Hold = field(default_factory=Hold)
+    """Begins, for a second, while the second reply is sampled."""
 
     async def generate(self, prompt_ids: tuple[int, ...], *, rid: str, sampling: Sampling) -> Generation:
+        if len(self.sampled) == 1 and not self.hold.times:
+            asyncio.get_running_loop().call_later(1.0, self.hold.end)
+            self.hold.begin()
+            await asyncio.sleep(60.0)
         text = self.replies[len(self.sampled)]
         ids = tuple(token for letter in text for token in self.renderer.tokenizer.encode(letter))
         ids = (*ids, self.renderer.stop_ids[0])
@@ -87,7 +95,7 @@ def played(
 
     async def run() -> TrialResult:
         try:
-            return await Trial(world, plan, engine).run()
+            return await Trial(world, plan, MeteredEngine(engine, engine.hold)).run()
         finally:
             await provider.close()
 
@@ -113,6 +121,7 @@ def test_terminus_solves_a_task_and_every_id_is_the_sampled_one(
     assert trained == [token for ids in engine.sampled for token in ids]
     assert [row.audit.drifted_in_loss for row in result.rows] == [0] * len(result.rows)
     assert (result.turns, len(result.rows)) == (4, 1), "one chat that only grows"
+    assert engine.hold.times == 1, "and went on after a hold"
 
 
 @pytest.mark.slow
