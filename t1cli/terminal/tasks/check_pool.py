@@ -32,6 +32,8 @@ class TaskCheck:
     tests: int = 0
     """Tests that the oracle's run reports."""
     no_op_passed: int = 0
+    emptied_passed: int = 0
+    """Tests that pass in an empty working directory."""
     verify_seconds: float = 0.0
     agent_seconds: float | None = None
     """The budget that the task declares."""
@@ -131,6 +133,7 @@ async def check_task(directory: Path, digest: str, provider: SandboxProvider) ->
         tuple(problems),
         tests=result.oracle.total if result.oracle else 0,
         no_op_passed=result.no_op.passed if result.no_op else 0,
+        emptied_passed=result.emptied.passed if result.emptied else 0,
         verify_seconds=_seconds(result),
         agent_seconds=task.agent_timeout_seconds,
     )
@@ -190,6 +193,8 @@ def read_record(record: Path) -> dict[str, TaskCheck]:
     for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
         try:
             content: dict[str, Any] = json.loads(line)
+            if "emptied_passed" not in content:  # by a t1 that did not empty directories: run again
+                continue
             problems = tuple(Problem(**problem) for problem in content.pop("problems"))
             result = TaskCheck(problems=problems, **content)
         except (ValueError, TypeError, KeyError):
