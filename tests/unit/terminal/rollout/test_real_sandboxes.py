@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from t1cli.spec.load import load_experiment
-from t1cli.terminal.rollout.batch import run_rollout
+from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world, rollout_plan
+from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
@@ -147,5 +148,41 @@ def test_an_interrupted_rollout_leaves_no_process_and_no_open_lease(
                 await task
         assert not provider._live
         assert not sandbox_processes()
+
+    asyncio.run(run())
+
+
+@pytest.mark.catalogue("S9")
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_trial_on_hold_keeps_its_machine_until_it_goes_on_or_the_campaign_ends(
+    doubles: SimpleNamespace, tmp_path: Path, pool: tuple[Task, ...], goes_on: bool
+) -> None:
+    """The oracle's solution, half of it before and half after: every check passes, so nothing of the first is lost."""
+    slow = max(pool, key=lambda task: len(solution_of(pool)(task.instruction)))
+    tasks = (*[task for task in pool if task is not slow][:2], slow)
+
+    async def run() -> None:
+        opened = asyncio.Event()
+
+        async def before(instruction: str, turn: int) -> None:
+            if instruction == slow.instruction and turn:
+                await opened.wait()
+
+        engine = doubles.ScriptedEngine(solution_of(pool), before=before)
+        world, provider, _ = world_on(doubles, tmp_path, engine)
+        kept = Kept()
+        first = await run_rollout(world, RolloutPlan(0, tasks, 2, places=(0, 1, 2), keep=KeepRule(1, 2)), kept=kept)
+        assert first.kept == (2,) and len(provider._live) == 1 and sandbox_processes()
+        opened.set()
+        if goes_on:
+            second = await run_rollout(world, RolloutPlan(1, (slow,), 1, places=(2,)), kept=kept)
+            (trial,) = second.accepted
+            assert trial.reward.accuracy == 1.0 and trial.turns == len(solution_of(pool)(slow.instruction)) + 1
+            assert trial.plan.trial_id.endswith("-r0-g2-s0-a0") and second.ledger.unaccounted == 0
+        else:
+            (result,) = await kept.close("interrupted")
+            assert result.outcome.cause == "interrupted"
+        assert not provider._live and not sandbox_processes()
+        assert all(lease.closed for lease in provider.leases.leases())
 
     asyncio.run(run())
