@@ -85,7 +85,8 @@ class RemoteTrial:
         self.plan, self._evaluates = plan, evaluates
         self._workers, self._world, self._engine = workers, world, engine
         # A repeated trial goes to another node: the first one may be the reason.
-        self._address = workers.addresses[(plan.group_id + plan.attempt) % len(workers.addresses)]
+        self.node = workers.addresses[(plan.group_id + plan.attempt) % len(workers.addresses)]
+        self.nodes = len(workers.addresses)
         self._cancelled_for = ""
 
     def cancel(self, task: asyncio.Task[TrialResult], cause: str) -> None:
@@ -102,19 +103,19 @@ class RemoteTrial:
     async def hold(self) -> int:
         """Put it on hold on its node; what it has sampled so far. A node that is gone ends the trial itself."""
         try:
-            return int(await self._workers.call(self._address, "hold", self.plan.trial_id))
+            return int(await self._workers.call(self.node, "hold", self.plan.trial_id))
         except ConnectionError:
             return 0
 
     async def go_on(self) -> None:
         """End the hold."""
         with suppress(ConnectionError):
-            await self._workers.call(self._address, "go_on", self.plan.trial_id)
+            await self._workers.call(self.node, "go_on", self.plan.trial_id)
 
     async def run(self) -> TrialResult:
         """Play it on its node; a lost node is an infrastructure outcome, so the rollout refills it."""
         holdable = isinstance(self._engine, MeteredEngine) and self._engine.hold is not None
-        call = self._workers.call(self._address, "play", self.plan, self._world.run_tag, self._evaluates, holdable)
+        call = self._workers.call(self.node, "play", self.plan, self._world.run_tag, self._evaluates, holdable)
         playing = asyncio.ensure_future(call)
         try:
             await asyncio.wait({playing})
@@ -122,7 +123,7 @@ class RemoteTrial:
             # A node that is gone has nothing left to cancel; the trial ends as lost then.
             with suppress(ConnectionError):
                 cause = self._cancelled_for or "interrupted"
-                await self._workers.call(self._address, "cancel", self.plan.trial_id, cause)
+                await self._workers.call(self.node, "cancel", self.plan.trial_id, cause)
             if not self._cancelled_for:
                 raise
             await asyncio.wait({playing}, timeout=self._world.close_seconds * 3)

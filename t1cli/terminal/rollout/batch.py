@@ -195,8 +195,13 @@ class _Rollout:
     async def _go_on_with(self, groups: Sequence[KeptGroup]) -> None:
         """Take up what the last rollout left; what has no place in this one is cancelled."""
         group_ids = {group.place: group_id for group_id, group in self.groups.items()}
-        strangers = [trial for kept in groups if kept.place not in group_ids for trial in kept.running]
+        strangers = [kept for kept in groups if kept.place not in group_ids]
         going_on = [(group_ids[kept.place], kept) for kept in groups if kept.place in group_ids]
+        for result, engine in (pair for kept in strangers for pair in kept.scored):
+            self.engines[result.plan.trial_id] = engine
+            self.ended.append(result)
+        for trial in (trial for kept in strangers for trial in kept.running):
+            self._track(trial)
         for group_id, kept in going_on:
             self.groups[group_id].rollouts = kept.rollouts
             for trial in kept.running:
@@ -205,14 +210,14 @@ class _Rollout:
                 self._track(trial)
             for result, engine in kept.scored:
                 self._take(relabelled(result, replace(result.plan, group_id=group_id), engine), engine)
-        await self._end(strangers, OVER_SAMPLED)
+        await self._end([trial for kept in strangers for trial in kept.running], OVER_SAMPLED)
         await asyncio.gather(*(trial.go_on() for _, kept in going_on for trial in kept.running))
 
     def _launch_missing(self) -> None:
         """Start every sample that is neither finished nor under way."""
         if len(self.accepted) >= self.plan.accept:
             return
-        have = {(result.plan.group_id, result.plan.sample) for result in self.ended}
+        have = {(group_id, result.plan.sample) for group_id, group in self.groups.items() for result in group.scored}
         have |= {(trial.plan.group_id, trial.plan.sample) for trial in self.running.values()}
         group_ids = list(self.groups)
         for index in self.plan.start_order or range(len(group_ids)):

@@ -7,6 +7,7 @@ ids, log-probs, routing and the weight version of every turn are untouched; the 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
@@ -36,6 +37,11 @@ class PlayableTrial(Protocol):
 @runtime_checkable
 class PlayedElsewhere(Protocol):
     """A trial whose engine this process does not see."""
+
+    node: str
+    """Where it is played."""
+    nodes: int
+    """How many share the places for sandboxes, alike."""
 
     async def hold(self) -> int:
         """Put it on hold; what it has sampled so far."""
@@ -78,6 +84,16 @@ class RunningTrial:
     def is_under_way(self) -> bool:
         """Whether there is something to go on with."""
         return self.sampled_tokens > 0
+
+    @property
+    def node(self) -> str:
+        """Where it is played; empty for this process."""
+        return self.trial.node if isinstance(self.trial, PlayedElsewhere) else ""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes share the places for sandboxes."""
+        return self.trial.nodes if isinstance(self.trial, PlayedElsewhere) else 1
 
     async def stop(self) -> None:
         """Put it on hold; returns when the engine samples nothing for it."""
@@ -155,12 +171,20 @@ class Kept:
 
 def chosen(candidates: Sequence[KeptGroup], rule: KeepRule) -> tuple[KeptGroup, ...]:
     """Those of the candidates that are kept: what has cost most first, while there is room for its trials."""
-    kept, room = [], rule.most_trials
+    kept: list[KeptGroup] = []
+    held: Counter[str] = Counter()
     for group in sorted(candidates, key=lambda group: -group.sampled_tokens):
-        if group.rollouts <= rule.most_rollouts and len(group.running) <= room:
+        if group.rollouts <= rule.most_rollouts and _has_room(held, group, rule):
             kept.append(group)
-            room -= len(group.running)
+            held.update(trial.node for trial in group.running)
     return tuple(kept)
+
+
+def _has_room(held: Counter[str], group: KeptGroup, rule: KeepRule) -> bool:
+    """Whether every node keeps enough places free, which an evaluation between two rollouts needs there too."""
+    wanted = Counter(trial.node for trial in group.running)
+    rooms = {trial.node: rule.most_trials // trial.nodes for trial in group.running}
+    return all(held[node] + count <= rooms[node] for node, count in wanted.items())
 
 
 async def ended(running: Sequence[RunningTrial], cause: str) -> None:

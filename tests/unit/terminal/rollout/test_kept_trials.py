@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
-from t1cli.terminal.rollout.kept import KeepRule, Kept
+from t1cli.terminal.rollout.kept import KeepRule, Kept, KeptGroup, RunningTrial, chosen
+from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.pacing import Slots
 from t1cli.terminal.rollout.series import RolloutSeries
@@ -237,6 +238,35 @@ def test_only_so_many_are_kept_and_only_so_long(doubles: SimpleNamespace, tmp_pa
         assert not world.provider.alive and world.slots.in_use == 0
 
     asyncio.run(whole())
+
+
+def test_what_has_no_place_in_the_next_rollout_is_ended_and_booked(doubles: SimpleNamespace, tmp_path: Path) -> None:
+    async def whole() -> None:
+        engine = versioned(doubles, before=Gate({"t2", "t3"}, 1))
+        world = doubles.make_world(engine, tmp_path)
+        kept, rule = Kept(), KeepRule(1, 4)
+        plan = plan_of(doubles, 0, [0, 1, 2, 3], samples_per_prompt=2, keep=rule)
+        first = await run_rollout(world, plan, kept=kept)
+        second = await run_rollout(world, plan_of(doubles, 1, [4, 5]), kept=kept)
+        assert len(second.accepted) == 2 and second.ledger.unaccounted == 0
+        assert first.ledger.sampled + second.ledger.sampled == engine.sampled
+        assert not world.provider.alive and world.slots.in_use == 0
+
+    asyncio.run(whole())
+
+
+def test_every_node_keeps_half_of_its_places_free(doubles: SimpleNamespace) -> None:
+    def group(place: int, node: str, tokens: int) -> KeptGroup:
+        async def nothing() -> None:
+            return None
+
+        elsewhere = SimpleNamespace(node=node, nodes=2, hold=nothing, go_on=nothing)
+        trial = RunningTrial(None, elsewhere, None, MeteredEngine(None), elsewhere_tokens=tokens)
+        return KeptGroup(place, 1, (), (trial,))
+
+    groups = [group(index, "one" if index < 6 else "two", 100 - index) for index in range(8)]
+    kept = chosen(groups, KeepRule(most_rollouts=1, most_trials=8))
+    assert [one.place for one in kept] == [0, 1, 2, 3, 6, 7], "16 places, 8 a node"
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
