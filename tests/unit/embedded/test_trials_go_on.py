@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from t1cli.embedded.campaign_work import CampaignWork, Pools, Records
 from t1cli.embedded.first_weights import first_weights
+from t1cli.embedded.pipeline import Schedule, run_pipeline
 from t1cli.embedded.server_process import RunningServer, inference_server
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.embedded.trainer import Trainer
 from t1cli.embedded.weights import save_weights
+from t1cli.launch.events import EventWriter
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
@@ -26,6 +31,7 @@ from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.sandbox import ExecResult
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
+from t1cli.terminal.trajectory.versions import lag_rule
 
 QUICKSTART = Path(__file__).parents[3] / "experiments/quickstart"
 SPEC = load_experiment(
@@ -144,3 +150,102 @@ def check_rollouts(first: RolloutResult, second: RolloutResult, held: set[str]) 
         assert row.audit.drifted_in_loss == 0 and row.audit.strict == row.audit.turns
         assert row.routed_experts is not None and len(row.routed_experts) == len(row.tokens) - 1
     assert second.metrics["terminal/rows_of_several_versions"] == len(mixed)
+
+
+class SteppedBox(Box):
+    """A sandbox whose commands wait until the rollout after its own begins, unless its group is among the first."""
+
+    async def exec(self, command: str, **more: Any) -> ExecResult:
+        rollout, group = (int(part) for part in re.findall(r"-r(\d+)-g(\d+)-", self.name)[0])
+        site = self.site
+        assert isinstance(site, SteppedSite)
+        if group - 8 * rollout >= 4:
+            await site.begun_rollout(rollout + 1)
+        return ExecResult("a.txt b.txt", 0, False, 0.01)
+
+
+class SteppedSite(Site):
+    """Sandboxes that know which rollout is played."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: dict[int, asyncio.Event] = {}
+
+    async def create(self, name: str, *, owner: str) -> Box:
+        self.live.add(name)
+        return SteppedBox(name, self)
+
+    async def begun_rollout(self, rollout_id: int) -> None:
+        await self.events.setdefault(rollout_id, asyncio.Event()).wait()
+
+
+class InThisProcess:
+    """The trainer and the server of a campaign, without Ray."""
+
+    def __init__(self, server: RunningServer, trainer: Trainer, directory: Path) -> None:
+        self.server, self.trainer, self.directory = server, trainer, directory
+
+    async def server_end(self) -> None:
+        await asyncio.Event().wait()
+
+    async def train(self, rollout_id: int, rows: Any) -> Any:
+        return await asyncio.to_thread(self.trainer.train, rollout_id, rows)
+
+    async def publish(self) -> int:
+        path = self.directory / "published.safetensors"
+        save_weights(path, self.trainer.publish(), self.trainer._actor.model.config)
+        await asyncio.to_thread(self.server.update_weights, path, self.trainer.version())
+        return self.trainer.version()
+
+    async def save(self, score: float | None) -> tuple[()]:
+        return ()
+
+
+@pytest.mark.catalogue("S9", "C9")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("pipeline", "staleness"), [("sync", 1), ("one_step", 2)])
+def test_a_whole_campaign_stays_within_its_lag(tmp_path: Path, pipeline: str, staleness: int) -> None:
+    rollout = SPEC.rollout.model_copy(
+        update={"pipeline": pipeline, "max_staleness": staleness, "num_rollouts": 4, "unfinished": "continue"}
+    )
+    spec = SPEC.model_copy(update={"rollout": rollout})
+    run = RunDirectory(tmp_path / "attempt_1")
+    run.path.mkdir()
+    weights = first_weights(spec)
+    assert weights is not None
+    trainer, site = Trainer(spec, save_directories(spec, run), actor_weights=weights), SteppedSite()
+    trainer.publish()
+    seen: list[dict[str, float]] = []
+
+    async def whole(server: RunningServer) -> int:
+        place = RunPlace("owner", "run", run.trials)
+        world = build_world(spec, provider=site, template=TinyChatTemplate(), engine_url=server.url, place=place)
+        metrics = SimpleNamespace(
+            rollout=lambda _, found: seen.append(found), train=lambda _, found: seen[-1].update(found)
+        )
+        records = Records(run, metrics, EventWriter(run.events_jsonl), lambda message: None)
+        processes: Any = InThisProcess(server, trainer, tmp_path)
+        pools = Pools(load_pool(QUICKSTART / "tasks"), ())
+        work = CampaignWork(spec, processes, replace(world, grade=grade), pools, records)
+        generate = work.generate
+
+        async def announced(rollout_id: int) -> RolloutResult:
+            site.events.setdefault(rollout_id, asyncio.Event()).set()
+            return await generate(rollout_id)
+
+        work.generate = announced  # type: ignore[method-assign]
+        schedule = Schedule(0, 4, 9, pipeline == "one_step", carried_span=lag_rule(spec.rollout).allowed_span)
+        try:
+            return await run_pipeline(work, schedule)
+        finally:
+            await work.close()
+
+    with inference_server(weights, "--max-batch", "8") as server:
+        assert asyncio.run(whole(server)) == 4
+    assert len(seen) == 4 and not site.live
+    assert all(found["terminal/unaccounted_tokens"] == found["terminal/drifted_in_loss"] == 0 for found in seen)
+    assert all(found["train/train_rollout_logprob_abs_diff"] < 0.02 for found in seen)
+    assert max(found["train/staleness"] for found in seen) <= staleness
+    # Under one_step the first two rollouts are sampled by the same weights.
+    assert sum(found.get("terminal/rows_of_several_versions", 0) for found in seen) >= 1
+    assert "terminal/held_trials" not in seen[-1], "the last rollout leaves nothing"
