@@ -62,7 +62,7 @@ class RolloutPlan:
     """Hand over fewer groups than `accept` when the deadline has passed, instead of aborting."""
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 30.0
-    places: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
     """Where in the campaign's stream of tasks each of `tasks` stands; empty when the rollout id says it."""
     start_order: tuple[int, ...] = ()
     """Indexes of `tasks` in the order in which their groups are started; empty: as they stand."""
@@ -126,7 +126,7 @@ def group_tasks(plan: RolloutPlan) -> dict[int, Task]:
 @dataclass
 class _Group:
     task: Task
-    place: int
+    position: int
     scored: list[TrialResult] = field(default_factory=list)
     given_up: bool = False
     rollouts: int = 0
@@ -146,9 +146,11 @@ class _Rollout:
     ) -> None:
         self.world, self.plan, self.engine, self.on_trial = world, plan, engine, on_trial
         self.make_trial = make_trial
-        places = plan.places or range(len(plan.tasks))
+        positions = plan.positions or range(len(plan.tasks))
         tasks = group_tasks(plan)
-        self.groups = {group_id: _Group(tasks[group_id], place) for group_id, place in zip(tasks, places, strict=True)}
+        self.groups = {
+            group_id: _Group(tasks[group_id], position) for group_id, position in zip(tasks, positions, strict=True)
+        }
         self.running: dict[asyncio.Task[TrialResult], RunningTrial] = {}
         self.engines: dict[str, MeteredEngine] = {}
         """By trial id: what each of this rollout's trials sampled."""
@@ -194,9 +196,9 @@ class _Rollout:
 
     async def _go_on_with(self, groups: Sequence[KeptGroup]) -> None:
         """Take up what the last rollout left; what has no place in this one is cancelled."""
-        group_ids = {group.place: group_id for group_id, group in self.groups.items()}
-        strangers = [kept for kept in groups if kept.place not in group_ids]
-        going_on = [(group_ids[kept.place], kept) for kept in groups if kept.place in group_ids]
+        group_ids = {group.position: group_id for group_id, group in self.groups.items()}
+        strangers = [kept for kept in groups if kept.position not in group_ids]
+        going_on = [(group_ids[kept.position], kept) for kept in groups if kept.position in group_ids]
         for result, engine in (pair for kept in strangers for pair in kept.scored):
             self.engines[result.plan.trial_id] = engine
             self.ended.append(result)
@@ -291,7 +293,7 @@ class _Rollout:
         group = self.groups[group_id]
         mine = [trial for trial in self.running.values() if trial.plan.group_id == group_id and trial.is_under_way]
         scored = [(result, self.engines[result.plan.trial_id]) for result in group.scored]
-        return KeptGroup(group.place, group.rollouts + 1, tuple(scored), tuple(mine))
+        return KeptGroup(group.position, group.rollouts + 1, tuple(scored), tuple(mine))
 
     def _unfinished(self) -> list[int]:
         return [g for g, group in self.groups.items() if g not in self.accepted and not group.given_up]
@@ -342,7 +344,7 @@ class _Rollout:
             seconds=seconds,
             held_tokens=tuple(trial.sampled_tokens for trial in self._held()),
         )
-        indexes = {group.place: index for index, group in enumerate(self.groups.values())}
+        indexes = {group.position: index for index, group in enumerate(self.groups.values())}
         return RolloutResult(
             rollout_id=self.plan.rollout_id,
             rows=rows,
@@ -352,8 +354,8 @@ class _Rollout:
             ledger=ledger,
             seconds=seconds,
             short=short,
-            unfinished=tuple(indexes[self.groups[group_id].place] for group_id in self._unfinished()),
-            kept=tuple(indexes[group.place] for group in self.kept),
+            unfinished=tuple(indexes[self.groups[group_id].position] for group_id in self._unfinished()),
+            kept=tuple(indexes[group.position] for group in self.kept),
         )
 
     def _sampled_tokens(self) -> int:

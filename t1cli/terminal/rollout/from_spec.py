@@ -91,26 +91,26 @@ def build_world(
 
 
 def rollout_plan(
-    spec: ExperimentSpec, rollout_id: int, tasks: Sequence[Task], places: Sequence[int] | None = None
+    spec: ExperimentSpec, rollout_id: int, tasks: Sequence[Task], positions: Sequence[int] | None = None
 ) -> RolloutPlan:
     """What one rollout launches; the same for the same spec, rollout id and pool, so a resume draws the same tasks.
 
-    `places`: where in the stream of tasks the draw stands, when the rollout id does not say it.
+    `positions`: where in the stream of tasks the draw stands, when the rollout id does not say it.
     """
     launched = groups_launched(spec)
     trials = launched * spec.rollout.samples_per_prompt
     waves = math.ceil(trials / sandbox_capacity(spec.sandbox))
-    places = range(rollout_id * launched, (rollout_id + 1) * launched) if places is None else places
+    positions = range(rollout_id * launched, (rollout_id + 1) * launched) if positions is None else positions
     return RolloutPlan(
         rollout_id=rollout_id,
-        tasks=tasks_at(tasks, places, seed=spec.seed, shuffle=spec.tasks.shuffle),
+        tasks=tasks_at(tasks, positions, seed=spec.seed, shuffle=spec.tasks.shuffle),
         accept=spec.rollout.batch_size,
         samples_per_prompt=spec.rollout.samples_per_prompt,
         # Every wave may use its whole wall, and what the last one lost gets one more.
         refill_seconds=(waves + 1) * spec.rollout.trial_wall_seconds,
         # slime needs the full batch.
         allow_short=isinstance(spec.engine, EmbeddedEngine),
-        places=tuple(places),
+        positions=tuple(positions),
         keep=_keep_rule(spec, rollout_id),
     )
 

@@ -130,8 +130,8 @@ class RunningTrial:
 class KeptGroup:
     """One group that goes on in the next rollout."""
 
-    place: int
-    """Its prompt's place in the stream of tasks."""
+    position: int
+    """Its prompt's position in the stream of tasks."""
     rollouts: int
     """Rollouts that it was kept over."""
     scored: tuple[tuple[TrialResult, MeteredEngine], ...]
@@ -150,8 +150,8 @@ class Kept:
         self._groups: tuple[KeptGroup, ...] = ()
 
     @property
-    def places(self) -> frozenset[int]:
-        return frozenset(group.place for group in self._groups)
+    def positions(self) -> frozenset[int]:
+        return frozenset(group.position for group in self._groups)
 
     def put(self, groups: Sequence[KeptGroup]) -> None:
         """Leave groups, all on hold, to the next rollout."""

@@ -36,11 +36,11 @@ class RolloutSeries:
 
     def plan(self, rollout_id: int) -> RolloutPlan:
         """What this rollout launches: after a resume the same tasks as before the interruption."""
-        places = None
+        positions = None
         if self._repeats:
             count = groups_launched(self._spec)
-            places = self._draws.before(rollout_id, count).places(count)
-        plan = rollout_plan(self._spec, rollout_id, self._tasks, places)
+            positions = self._draws.before(rollout_id, count).positions(count)
+        plan = rollout_plan(self._spec, rollout_id, self._tasks, positions)
         if self._spec.rollout.start_order == "drawn":
             return plan
         return replace(plan, start_order=self._times.longest_first(plan.tasks, self._tasks))
@@ -74,8 +74,8 @@ class RolloutSeries:
         """Record the next rollout's draw; how many of this one's groups are in it, and came from the last one's."""
         count = len(plan.tasks)
         before = self._draws.before(plan.rollout_id, count)
-        unfinished = {plan.places[index] for index in result.unfinished}
-        after = before.after(count, unfinished, going_on={plan.places[index] for index in result.kept})
+        unfinished = {plan.positions[index] for index in result.unfinished}
+        after = before.after(count, unfinished, going_on={plan.positions[index] for index in result.kept})
         self._draws.write(plan.rollout_id + 1, after)
         return {
             "terminal/repeated_groups": float(min(count, len(before.again))),

@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 class Again:
     """A prompt that is drawn once more."""
 
-    place: int
+    position: int
     repeats: int
     """How often it was left unfinished in a row."""
 
@@ -33,22 +33,22 @@ class Again:
 class DrawState:
     """Where the draw stands before a rollout."""
 
-    next_place: int
-    """First place of the stream that was not drawn yet."""
+    next_position: int
+    """First position of the stream that was not drawn yet."""
     again: tuple[Again, ...] = ()
 
-    def places(self, count: int) -> tuple[int, ...]:
+    def positions(self, count: int) -> tuple[int, ...]:
         """What a rollout of `count` groups draws: unfinished prompts in the order they were drawn in, then new ones."""
-        first = [one.place for one in self.again[:count]]
-        return (*first, *range(self.next_place, self.next_place + count - len(first)))
+        first = [one.position for one in self.again[:count]]
+        return (*first, *range(self.next_position, self.next_position + count - len(first)))
 
     def after(self, count: int, unfinished: Collection[int], *, going_on: Collection[int] = ()) -> DrawState:
-        """Where it stands when that rollout has left these places unfinished; trials of some of them still go on."""
-        drawn, before = self.places(count), {one.place: one.repeats for one in self.again}
-        left = [Again(place, before.get(place, 0) + 1) for place in drawn if place in unfinished]
-        again = [one for one in left if one.repeats <= MOST_REPEATS or one.place in going_on]
-        new = sum(place >= self.next_place for place in drawn)
-        return DrawState(self.next_place + new, (*self.again[count:], *again))
+        """Where it stands when that rollout has left these positions unfinished; trials of some of them still go on."""
+        drawn, before = self.positions(count), {one.position: one.repeats for one in self.again}
+        left = [Again(position, before.get(position, 0) + 1) for position in drawn if position in unfinished]
+        again = [one for one in left if one.repeats <= MOST_REPEATS or one.position in going_on]
+        new = sum(position >= self.next_position for position in drawn)
+        return DrawState(self.next_position + new, (*self.again[count:], *again))
 
 
 class DrawRecord:
@@ -73,9 +73,9 @@ class DrawRecord:
         path = self._file(rollout_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}.tmp")
-        again = [{"place": one.place, "repeats": one.repeats} for one in state.again]
+        again = [{"position": one.position, "repeats": one.repeats} for one in state.again]
         with aside.open("w", encoding="utf-8") as file:
-            json.dump({"format_version": FORMAT_VERSION, "next_place": state.next_place, "again": again}, file)
+            json.dump({"format_version": FORMAT_VERSION, "next_position": state.next_position, "again": again}, file)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
@@ -87,5 +87,5 @@ class DrawRecord:
 def _state(record: dict[str, Any]) -> DrawState:
     if record["format_version"] != FORMAT_VERSION:
         raise ValueError(f"format {record['format_version']}, expected {FORMAT_VERSION}")
-    again = tuple(Again(int(one["place"]), int(one["repeats"])) for one in record["again"])
-    return DrawState(int(record["next_place"]), again)
+    again = tuple(Again(int(one["position"]), int(one["repeats"])) for one in record["again"])
+    return DrawState(int(record["next_position"]), again)

@@ -418,11 +418,11 @@ def test_a_text_trial_goes_on_in_the_next_rollout_over_the_same_session(
         world = world_of(doubles, engine, tmp_path, line, budgets=short_budgets(30.0))
         kept, rule = Kept(), KeepRule(most_rollouts=1, most_trials=4)
         tasks = tuple(doubles.task_named(name) for name in names)
-        first = await run_rollout(world, RolloutPlan(0, tasks, 2, places=(0, 1, 2), keep=rule), kept=kept)
+        first = await run_rollout(world, RolloutPlan(0, tasks, 2, positions=(0, 1, 2), keep=rule), kept=kept)
         assert first.kept == (2,) and len(world.provider.alive) == 1
         gate.set()
-        second = await run_rollout(world, RolloutPlan(1, tasks[2:], 1, places=(2,), keep=rule), kept=kept)
-        straight = await run_rollout(world, RolloutPlan(7, tasks[2:], 1, places=(2,)))
+        second = await run_rollout(world, RolloutPlan(1, tasks[2:], 1, positions=(2,), keep=rule), kept=kept)
+        straight = await run_rollout(world, RolloutPlan(7, tasks[2:], 1, positions=(2,)))
         (row,), (same,) = second.rows, straight.rows
         assert np.array_equal(row.tokens, same.tokens) and np.array_equal(row.loss_mask, same.loss_mask)
         assert row.audit.strict == row.audit.turns == 3

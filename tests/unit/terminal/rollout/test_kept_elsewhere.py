@@ -42,12 +42,12 @@ def test_a_trial_goes_on_on_its_own_node(doubles: SimpleNamespace, tmp_path: Pat
         worker._campaign, worker._slots, worker._running = SimpleNamespace(world=world), Slots(8), {}
         maker, kept, rule = partial(RemoteTrial, OneNode(worker)), Kept(), KeepRule(1, 4)
         tasks = tuple(doubles.task_named(f"t{index}") for index in range(4))
-        first_plan = RolloutPlan(0, tasks[:3], 2, places=(0, 1, 2), keep=rule)
+        first_plan = RolloutPlan(0, tasks[:3], 2, positions=(0, 1, 2), keep=rule)
         first = await run_rollout(world, first_plan, kept=kept, make_trial=maker)
         assert first.metrics["terminal/held_trials"] == 1 and first.metrics["terminal/held_tokens"] == 7 + 3
         assert len(world.provider.alive) == worker._slots.in_use == len(worker._running) == 1
         opened.set()
-        second_plan = RolloutPlan(1, tasks[2:], 2, places=(2, 3))
+        second_plan = RolloutPlan(1, tasks[2:], 2, positions=(2, 3))
         second = await run_rollout(world, second_plan, kept=kept, make_trial=maker)
         (row,) = (row for row in second.rows if row.task == "t2")
         assert row.trial_id == "run1-r0-g2-s0-a0" and row.group_id == 2 and row.audit.strict == 3

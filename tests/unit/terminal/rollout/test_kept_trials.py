@@ -59,9 +59,9 @@ class Gate:
             await self.open.wait()
 
 
-def plan_of(doubles: SimpleNamespace, rollout_id: int, places: list[int], **changes: Any) -> RolloutPlan:
-    tasks = tuple(doubles.task_named(f"t{place}") for place in places)
-    return RolloutPlan(rollout_id, tasks, changes.pop("accept", 2), places=tuple(places), **changes)
+def plan_of(doubles: SimpleNamespace, rollout_id: int, positions: list[int], **changes: Any) -> RolloutPlan:
+    tasks = tuple(doubles.task_named(f"t{position}") for position in positions)
+    return RolloutPlan(rollout_id, tasks, changes.pop("accept", 2), positions=tuple(positions), **changes)
 
 
 def same_data(one: TrainingRow, other: TrainingRow) -> bool:
@@ -81,7 +81,7 @@ async def two_rollouts(
     engine.version = 2
     gate.open.set()
     second = await run_rollout(world, plan_of(doubles, 1, [2, 3, 4], accept=3, keep=rule), kept=kept)
-    assert not kept.places
+    assert not kept.positions
     return first, second
 
 
@@ -96,7 +96,7 @@ def test_a_trial_that_goes_on_is_the_trial_that_was_never_stopped(
         world = doubles.make_world(engine, tmp_path)
 
         async def between(kept: Kept) -> None:
-            assert kept.places == {2} and world.slots.in_use == 1 and len(world.provider.alive) == 1
+            assert kept.positions == {2} and world.slots.in_use == 1 and len(world.provider.alive) == 1
             assert not any(engine.lost.values()), "what was cut off is counted"
 
         first, second = await two_rollouts(doubles, world, engine, gate, between)
@@ -266,7 +266,7 @@ def test_every_node_keeps_half_of_its_places_free(doubles: SimpleNamespace) -> N
 
     groups = [group(index, "one" if index < 6 else "two", 100 - index) for index in range(8)]
     kept = chosen(groups, KeepRule(most_rollouts=1, most_trials=8))
-    assert [one.place for one in kept] == [0, 1, 2, 3, 6, 7], "16 places, 8 a node"
+    assert [one.position for one in kept] == [0, 1, 2, 3, 6, 7], "16 places, 8 a node"
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
@@ -345,7 +345,7 @@ def test_a_campaign_that_stops_ends_what_it_kept_and_says_so(doubles: SimpleName
         logged = [json.loads(line) for line in (tmp_path / "rollout_000000.jsonl").read_text().splitlines()]
         assert {line["task"] for line in logged if line["cause"] == "interrupted"} == names
         # A resume draws their prompts again, first.
-        assert RolloutSeries(spec_of("continue", 1, 1), tasks, tmp_path).plan(1).places == (2, 3, 4, 5)
+        assert RolloutSeries(spec_of("continue", 1, 1), tasks, tmp_path).plan(1).positions == (2, 3, 4, 5)
 
     asyncio.run(whole())
 
@@ -381,11 +381,11 @@ def test_over_a_campaign_every_prompt_and_token_has_one_end(
         sampled = 0
         for rollout_id in range(6):
             plan = series.plan(rollout_id)
-            assert list(plan.places[: len(expected)]) == expected, "what was left comes first"
+            assert list(plan.positions[: len(expected)]) == expected, "what was left comes first"
             assert plan == RolloutSeries(spec, tasks, place).plan(rollout_id), "also after a resume"
             result = await series.run(world, plan)
             clock.lag(rollout_id, result.rows)
-            accepted.update({plan.places[trial.plan.group_id - 4 * rollout_id] for trial in result.accepted})
+            accepted.update({plan.positions[trial.plan.group_id - 4 * rollout_id] for trial in result.accepted})
             ended += [trial.plan.trial_id for trial in result.trials]
             assert len({trial.plan.group_id for trial in result.accepted}) == 2
             assert Counter(row.group_id for row in result.rows) == Counter(
@@ -393,12 +393,14 @@ def test_over_a_campaign_every_prompt_and_token_has_one_end(
             )
             assert result.ledger.unaccounted == 0
             sampled += result.ledger.sampled
-            left = [plan.places[index] for index in result.unfinished]
+            left = [plan.positions[index] for index in result.unfinished]
             again = (
-                {one.place for one in series._draws.before(rollout_id + 1, 4).again} if unfinished != "drop" else set()
+                {one.position for one in series._draws.before(rollout_id + 1, 4).again}
+                if unfinished != "drop"
+                else set()
             )
-            assert again <= set(left) and {plan.places[index] for index in result.kept} <= again
-            expected = [place for place in plan.places if place in again]
+            assert again <= set(left) and {plan.positions[index] for index in result.kept} <= again
+            expected = [position for position in plan.positions if position in again]
             engine.version += 1
         await series.close()
         assert sampled == engine.sampled, "nothing is kept beyond the last rollout"

@@ -109,9 +109,11 @@ def test_trials_on_hold_have_no_request_in_the_engine_and_no_token_is_counted_tw
     world = doubles.replace(world, connect=lambda: EngineClient(url, routing=doubles.SHAPE, times=times))
     kept, rule = Kept(), KeepRule(most_rollouts=1, most_trials=12)
 
-    def plan(rollout_id: int, places: list[int], accept: int) -> RolloutPlan:
-        tasks = tuple(doubles.task_named(f"t{place}{'abc'[place % 3]}") for place in places)
-        return RolloutPlan(rollout_id, tasks, accept, places=tuple(places), keep=rule if rollout_id == 0 else None)
+    def plan(rollout_id: int, positions: list[int], accept: int) -> RolloutPlan:
+        tasks = tuple(doubles.task_named(f"t{position}{'abc'[position % 3]}") for position in positions)
+        return RolloutPlan(
+            rollout_id, tasks, accept, positions=tuple(positions), keep=rule if rollout_id == 0 else None
+        )
 
     async def whole() -> None:
         first = await run_rollout(world, plan(0, list(range(12)), 6), kept=kept)

@@ -171,11 +171,11 @@ def test_a_trial_on_hold_keeps_its_machine_until_it_goes_on_or_the_campaign_ends
         engine = doubles.ScriptedEngine(solution_of(pool), before=before)
         world, provider, _ = world_on(doubles, tmp_path, engine)
         kept = Kept()
-        first = await run_rollout(world, RolloutPlan(0, tasks, 2, places=(0, 1, 2), keep=KeepRule(1, 2)), kept=kept)
+        first = await run_rollout(world, RolloutPlan(0, tasks, 2, positions=(0, 1, 2), keep=KeepRule(1, 2)), kept=kept)
         assert first.kept == (2,) and len(provider._live) == 1 and sandbox_processes()
         opened.set()
         if goes_on:
-            second = await run_rollout(world, RolloutPlan(1, (slow,), 1, places=(2,)), kept=kept)
+            second = await run_rollout(world, RolloutPlan(1, (slow,), 1, positions=(2,)), kept=kept)
             (trial,) = second.accepted
             assert trial.reward.accuracy == 1.0 and trial.turns == len(solution_of(pool)(slow.instruction)) + 1
             assert trial.plan.trial_id.endswith("-r0-g2-s0-a0") and second.ledger.unaccounted == 0

@@ -34,7 +34,7 @@ def test_a_group_that_may_not_go_on_once_more_is_stale_and_not_surplus(
                 rollout_id,
                 tuple(map(doubles.task_named, names.values())),
                 accept=1,
-                places=tuple(names),
+                positions=tuple(names),
                 keep=KeepRule(most_rollouts, most_trials=1),
             )
             results.append(await run_rollout(world, plan, kept=kept))

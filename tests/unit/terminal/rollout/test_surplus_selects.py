@@ -59,8 +59,8 @@ async def campaign(doubles: SimpleNamespace, directory: Path, unfinished: str) -
     for rollout_id in range(ROLLOUTS):
         plan = series.plan(rollout_id)
         result = await series.run(world, plan)
-        drawn |= set(plan.places)
-        accepted |= {plan.places[trial.plan.group_id - LAUNCHED * rollout_id] for trial in result.accepted}
+        drawn |= set(plan.positions)
+        accepted |= {plan.positions[trial.plan.group_id - LAUNCHED * rollout_id] for trial in result.accepted}
         biases.append(result.metrics["terminal/selection_bias"])
         over_sampled += result.ledger.accounts.get("over_sampling", 0)
         sampled += result.ledger.sampled

@@ -18,9 +18,9 @@ def campaign(count: int, leaves: list[list[int]]) -> tuple[list[tuple[int, ...]]
     state, drawn, states = DrawState(0), [], []
     for left in leaves:
         states.append(state)
-        places = state.places(count)
-        drawn.append(places)
-        state = state.after(count, {places[index % count] for index in left})
+        positions = state.positions(count)
+        drawn.append(positions)
+        state = state.after(count, {positions[index % count] for index in left})
     return drawn, [*states, state]
 
 
@@ -29,25 +29,25 @@ def campaign(count: int, leaves: list[list[int]]) -> tuple[list[tuple[int, ...]]
 def test_an_unfinished_prompt_comes_next_and_every_place_in_order(count: int, leaves: list[list[int]]) -> None:
     drawn, states = campaign(count, leaves)
     new: list[int] = []
-    for index, places in enumerate(drawn):
-        assert len(set(places)) == len(places) == count, "no prompt twice in one rollout"
-        carried = [one.place for one in states[index].again]
-        assert list(places[: len(carried)]) == carried, "what was left comes first"
-        new += [place for place in places if place not in carried]
-        left = {places[i % count] for i in leaves[index]}
-        assert {one.place for one in states[index + 1].again} <= left, "nothing comes again that was finished"
-        again = {one.place: one.repeats for one in states[index].again}
-        assert left - {one.place for one in states[index + 1].again} == {
-            place for place in left if again.get(place, 0) == MOST_REPEATS
+    for index, positions in enumerate(drawn):
+        assert len(set(positions)) == len(positions) == count, "no prompt twice in one rollout"
+        carried = [one.position for one in states[index].again]
+        assert list(positions[: len(carried)]) == carried, "what was left comes first"
+        new += [position for position in positions if position not in carried]
+        left = {positions[i % count] for i in leaves[index]}
+        assert {one.position for one in states[index + 1].again} <= left, "nothing comes again that was finished"
+        again = {one.position: one.repeats for one in states[index].again}
+        assert left - {one.position for one in states[index + 1].again} == {
+            position for position in left if again.get(position, 0) == MOST_REPEATS
         }
-    assert new == list(range(len(new))), "new prompts are the stream, no place left out or taken twice"
+    assert new == list(range(len(new))), "new prompts are the stream, no position left out or taken twice"
 
 
 def test_one_that_never_finishes_gives_its_place_back_unless_its_trials_go_on() -> None:
     state = DrawState(0)
     for _ in range(MOST_REPEATS):
         state = state.after(2, {0})
-        assert state.places(2)[0] == 0
+        assert state.positions(2)[0] == 0
     assert state.after(2, {0}).again == ()
     assert state.after(2, {0}, going_on={0}).again == (Again(0, MOST_REPEATS + 1),)
 
@@ -57,7 +57,7 @@ def test_nothing_unfinished_is_the_ordinary_draw(doubles: SimpleNamespace) -> No
     state = DrawState(0)
     for rollout_id in range(7):
         ordinary = draw(tasks, rollout_id=rollout_id, count=3, seed=4)
-        assert tasks_at(tasks, state.places(3), seed=4) == ordinary
+        assert tasks_at(tasks, state.positions(3), seed=4) == ordinary
         state = state.after(3, ())
 
 
@@ -66,7 +66,7 @@ def test_the_record_gives_a_resume_the_same_draw_and_an_interrupted_rollout_chan
     state = record.before(0, 4).after(4, {1, 3})
     record.write(1, state)
     assert DrawRecord(tmp_path).before(1, 4) == state
-    assert state.places(4) == (1, 3, 4, 5)
+    assert state.positions(4) == (1, 3, 4, 5)
     # The same rollout, run again after a crash, may leave others unfinished; what it drew itself stays.
     record.write(2, state.after(4, {4}))
     record.write(2, state.after(4, {3}))
