@@ -60,8 +60,8 @@ class RolloutSpec(Block):
     """Tokens that end a reply, besides the model's own."""
     dynamic_filter: str | None = None
     """Dotted path of a function that drops whole groups, under slime's contract `function(args, samples)`, for example
-    `t1cli.terminal.rollout.group_filter.rewards_differ`. They come out of the surplus; a batch that would not fill takes
-    the earliest back."""
+    `t1cli.terminal.rollout.group_filter.rewards_differ`. They come out of the surplus; a batch that would not fill
+    takes the earliest back."""
     trial_wall_seconds: PositiveFloat
     """Whole-trial deadline, grading included."""
     command_timeout_seconds: PositiveFloat = 30.0
