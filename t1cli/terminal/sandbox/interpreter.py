@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +36,12 @@ def make_verifier_python(directory: Path) -> VerifierPython:
     binds = [(str(directory), _PREFIX)]
     (directory / packages).mkdir(parents=True, exist_ok=True)
     (directory / "bin").mkdir(exist_ok=True)
-    (directory / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n", "utf-8")
-    link = directory / "bin" / "python"
-    if not link.is_symlink():
-        link.symlink_to(base)
+    # Several processes may lay out one directory at once, and sandboxes that read it may be live already.
+    aside = directory / f".pyvenv.cfg.{os.getpid()}.{secrets.token_hex(4)}"
+    aside.write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n", "utf-8")
+    aside.replace(directory / "pyvenv.cfg")
+    with contextlib.suppress(FileExistsError):
+        (directory / "bin" / "python").symlink_to(base)
     for name in _PACKAGES:
         source = _location(name)
         if source is not None:
