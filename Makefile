@@ -94,7 +94,7 @@ verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask
 	$(BIN)/python tests/perf/kill_preflight.py
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/preflight_live
 
-verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full size, and each fault at each moment (half an hour).
+verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full size, and each fault at each moment (ten minutes).
 	$(BIN)/python tests/perf/verify_sandboxes.py
 	$(BIN)/python tests/verify/harbor_environments.py
 
