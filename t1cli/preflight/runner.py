@@ -126,7 +126,7 @@ class _Answers:
             return
         try:
             self._answer(one)
-        except Exception as broken:  # the boundary of a check: whatever it raises, the others go on
+        except BaseException as broken:  # the boundary of a check: whatever it raises, the others go on
             one.post(_crash(f"{type(broken).__name__}: {broken}", one.check))
 
     def _answer(self, one: _Running) -> None:

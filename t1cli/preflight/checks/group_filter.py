@@ -12,9 +12,9 @@ from t1cli.preflight.fleet import Probe
 def importable(context: Context, found: Any) -> Saw:
     """The function that `rollout.dynamic_filter` names can be imported on every node."""
     wanted = "a function of slime's arguments and a group's samples"
-    if found:
+    if found["problem"]:
         fix = "install its package on the nodes, or use t1cli.terminal.rollout.group_filter.rewards_differ"
-        return failed(str(found), wanted, fix)
+        return failed(found["problem"], wanted, found["hint"] or fix)
     return passed(f"{context.spec.rollout.dynamic_filter}", wanted)
 
 
@@ -26,7 +26,7 @@ def _probe(context: Context) -> Probe | Saw:
     if engine.kind == "slime":
         paths = (engine.slime_dir, engine.megatron_dir, engine.t1_dir)
     return Probe(
-        "t1cli.preflight.probes.group_filter:importable", {"path": path, "paths": [place for place in paths if place]}
+        "t1cli.preflight.probes.own_code:group_filter", {"path": path, "paths": [place for place in paths if place]}
     )
 
 

@@ -22,7 +22,7 @@ def _probe(context: Context) -> Probe | Saw:
     path = text_harness_path(context.spec.rollout.harness)
     if path is None:
         return skipped(f"trials run the built-in loop (rollout.harness is {context.spec.rollout.harness})")
-    return Probe("t1cli.preflight.probes.harness:text_harness", {"path": path})
+    return Probe("t1cli.preflight.probes.own_code:text_harness", {"path": path})
 
 
 CHECKS = (Check("harness.importable", (), EveryNode(_probe, importable), limit_seconds=60.0),)

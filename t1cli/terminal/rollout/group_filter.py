@@ -6,7 +6,6 @@ and reads a bool, or an object with `keep` and `reason`. The same function works
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from t1cli.errors import Refused, T1Error
+from t1cli.terminal.own_code import own_attribute, own_module
 from t1cli.terminal.rollout.result import TrialResult
 
 KEY: Final = "rollout.dynamic_filter"
@@ -124,9 +124,10 @@ def neutral_samples(trials: Sequence[TrialResult]) -> list[FilterSample]:
 def _function(path: str) -> Callable[..., Any]:
     module_name, _, name = path.replace(":", ".").rpartition(".")
     try:
-        found = getattr(importlib.import_module(module_name), name, None)
-    except Exception as error:
-        raise Refused(f"{path} cannot be imported: {type(error).__name__}: {error}", where=KEY) from error
+        found = own_attribute(own_module(module_name, key=KEY), name, key=KEY)
+    except Refused as refused:
+        first = refused.diagnostics[0]
+        raise Refused(f"{path} cannot be imported: {first.message}", where=KEY, hint=first.hint) from refused
     if not callable(found):
         raise Refused(f"{path} is no function", where=KEY, hint=f"for example {__name__}.{rewards_differ.__name__}")
     return found  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.preflight.conftest import Ask, MakeContext, nodes
 
-CHECK, PROBE = "filter.importable", "t1cli.preflight.probes.group_filter:importable"
+CHECK, PROBE = "filter.importable", "t1cli.preflight.probes.own_code:group_filter"
 SHIPPED = "t1cli.terminal.rollout.group_filter.rewards_differ"
 
 
@@ -26,13 +26,14 @@ def test_a_module_of_the_current_directory_alone_is_not_there_for_a_campaign(
     monkeypatch.chdir(tmp_path)
     context = context_of("quickstart", "rollout.dynamic_filter=own_filter_of_groups.keep")
     saw = ask(CHECK, context)
-    assert saw.status == "fail" and "No module named 'own_filter_of_groups'" in saw.found
+    assert saw.status == "fail" and "no module `own_filter_of_groups`" in saw.found
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert ask(CHECK, context).status == "pass"
 
 
 def test_the_node_without_it_is_named_and_without_a_filter_nobody_is_asked(ask: Ask, context_of: MakeContext) -> None:
-    fleet = nodes(PROBE, "", "python3 ended with 1: no module", "")
+    good, bad = {"problem": "", "hint": ""}, {"problem": "python3 ended with 1: no module", "hint": ""}
+    fleet = nodes(PROBE, good, bad, good)
     saw = ask(CHECK, context_of("t1-strategy15k", "rollout.dynamic_filter=own.keep", fleet=fleet))
     assert saw.status == "fail" and "node-1: python3 ended with 1: no module" in saw.found
     assert ask(CHECK, context_of("quickstart")).status == "skipped"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.preflight.conftest import Ask, MakeContext, nodes
 
-CHECK, PROBE = "harness.importable", "t1cli.preflight.probes.harness:text_harness"
+CHECK, PROBE = "harness.importable", "t1cli.preflight.probes.own_code:text_harness"
 EXAMPLE = "t1cli.terminal.harness.chat_shell:line"
 
 
@@ -28,4 +28,8 @@ def test_the_node_that_lacks_the_users_package_is_named(ask: Ask, context_of: Ma
 
 def test_the_built_in_loop_needs_no_import(ask: Ask, context_of: MakeContext) -> None:
     assert ask(CHECK, context_of("quickstart")).status == "skipped"
-    assert ask(CHECK, context_of("t1-strategy15k")).status == "skipped"
+
+
+def test_a_harness_that_t1_names_is_imported_too(ask: Ask, context_of: MakeContext) -> None:
+    saw = ask(CHECK, context_of("t1-strategy15k"))
+    assert (saw.status, saw.found) == ("pass", "terminus-2")
