@@ -19,9 +19,9 @@ from t1cli.launch.pause import hold_while_paused
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation
 from t1cli.terminal.rollout.finished import FinishedTrials, Left
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult, group_tasks
 from t1cli.terminal.rollout.series import RolloutSeries
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.tasks.task import Task

@@ -17,9 +17,9 @@ from t1cli.plugin.patches.control_plane import patch_now
 from t1cli.plugin.settings import parse_settings, settings_text
 from t1cli.plugin.to_sample import evaluation_data, to_samples
 from t1cli.plugin.workers import trial_maker
-from t1cli.terminal.rollout.batch import RolloutResult
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult
 from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
+from t1cli.terminal.rollout.plan import RolloutResult
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.rollout.series import RolloutSeries
 from t1cli.terminal.sandbox.pool.background_loop import BackgroundLoop

@@ -17,6 +17,7 @@ from t1cli.terminal.harness.limits import Limits
 from t1cli.terminal.harness.session.server import OpenSession, SessionServer
 from t1cli.terminal.trajectory.assemble import Assembler, RowLabel
 from t1cli.terminal.trajectory.routing import RoutingShape
+from tests.contract.served_engine import served_engine
 
 openai = pytest.importorskip("openai")
 
@@ -37,15 +38,10 @@ LABEL = RowLabel(trial_id="trial", group_id=1, task="task", family="files", rewa
 @pytest.fixture(scope="module")
 def engine_url() -> Iterator[str]:
     """The embedded engine's own server with random weights over the real vocabulary of its family, as a thread."""
-    import socket
-    import threading
-
-    import uvicorn
 
     from t1cli.embedded.decoder import DecoderSettings
     from t1cli.embedded.inference import InferenceEngine
     from t1cli.embedded.model import TinyMoE, TinyMoEConfig
-    from t1cli.embedded.server import create_app
 
     config = TinyMoEConfig(
         vocab_size=TinyChatTemplate().tokenizer.size,
@@ -59,17 +55,9 @@ def engine_url() -> Iterator[str]:
         expert_size=16,
     )
     settings = DecoderSettings(slots=4, max_context=4096)
-    with (
-        InferenceEngine(config, TinyMoE(config, seed=1).state_dict(), settings, weight_version="3") as engine,
-        socket.create_server(("127.0.0.1", 0)) as listening,
-    ):
-        options = uvicorn.Config(create_app(engine), log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(options)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(60)
+    engine = InferenceEngine(config, TinyMoE(config, seed=1).state_dict(), settings, weight_version="3")
+    with served_engine(engine) as url:
+        yield url
 
 
 @asynccontextmanager

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 import typer
-import uvicorn
 from typer.testing import CliRunner
 
 from t1cli.cli.audit import command
@@ -28,18 +25,19 @@ from t1cli.embedded.decoder import DecoderSettings
 from t1cli.embedded.first_weights import SHIPPED
 from t1cli.embedded.inference import InferenceEngine
 from t1cli.embedded.model import TinyMoE
-from t1cli.embedded.server import create_app
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.embedded.weights import read_config
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.harness.engine import Engine, Generation, Sampling
-from t1cli.terminal.rollout.batch import RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world, rollout_plan
+from t1cli.terminal.rollout.plan import RolloutResult
 from t1cli.terminal.sandbox.from_spec import sandbox_provider
 from t1cli.terminal.sandbox.local import bubblewrap_problem
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.trajectory.store import save_rows
+from tests.contract.served_engine import served_engine
 
 QUICKSTART = Path(__file__).parents[2] / "experiments/quickstart"
 HARNESS = "t1cli.terminal.harness.chat_shell:line"
@@ -64,14 +62,8 @@ def serving(weights: dict[str, torch.Tensor] | None, dtype: torch.dtype) -> Iter
         if weights is None
         else InferenceEngine(read_config(SHIPPED), weights, settings, weight_version="9")
     )
-    with engine, socket.create_server(("127.0.0.1", 0)) as listening:
-        options = uvicorn.Config(create_app(engine), log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(options)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(60)
+    with served_engine(engine) as url:
+        yield url
 
 
 @dataclass

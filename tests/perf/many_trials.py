@@ -18,9 +18,10 @@ from t1cli.embedded.template import TinyChatTemplate
 from t1cli.spec.load import load_experiment
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.harness.engine import Engine, Generation, Sampling
-from t1cli.terminal.rollout.batch import RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world, rollout_plan
 from t1cli.terminal.rollout.pacing import Pace, Slots
+from t1cli.terminal.rollout.plan import RolloutResult
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider
 from t1cli.terminal.sandbox.sandbox import Sandbox

@@ -15,9 +15,10 @@ import pytest
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.harness.engine import Engine
-from t1cli.terminal.rollout.batch import RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, evaluate
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world, rollout_plan
+from t1cli.terminal.rollout.plan import RolloutResult
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem

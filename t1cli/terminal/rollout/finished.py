@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.outcome import Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
+from t1cli.terminal.rollout.whole_record import write_whole
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import load_rows, save_rows
 
@@ -47,12 +47,7 @@ class FinishedTrials:
         rows = place / f"{result.plan.trial_id}.npz"
         save_rows(rows, result.rows)
         record = {**_record(result), "format_version": FORMAT_VERSION, "rows": rows.name, "digest": _digest(rows)}
-        aside = place / f".{result.plan.trial_id}.tmp"
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(record, file)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(place / f"{result.plan.trial_id}.json")
+        write_whole(place / f"{result.plan.trial_id}.json", record)
 
     def take_up(self, rollout_id: int, tasks: Mapping[int, Task], versions: range) -> Left:
         """What a resumed session goes on with, as `load` finds it; everything else is dropped, and its tokens told."""

@@ -23,11 +23,11 @@ from t1cli.terminal.harness.limits import training_limits
 from t1cli.terminal.harness.load_harness import agent_maker
 from t1cli.terminal.rewards.reward import RewardRule
 from t1cli.terminal.rewards.verifier import grade
-from t1cli.terminal.rollout.batch import RolloutPlan
 from t1cli.terminal.rollout.budgets import Budgets, budgets_of
 from t1cli.terminal.rollout.draw import tasks_at
 from t1cli.terminal.rollout.kept import KeepRule
 from t1cli.terminal.rollout.pacing import Pace, Slots
+from t1cli.terminal.rollout.plan import RolloutPlan
 from t1cli.terminal.rollout.world import CREATE_SECONDS, TrialWorld
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.task import Task

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from t1cli.spec.experiment import ExperimentSpec
-from t1cli.terminal.rollout.batch import INTERRUPTED, RolloutPlan, RolloutResult, TrialMaker, run_rollout
+from t1cli.terminal.rollout.batch import INTERRUPTED, TrialMaker, run_rollout
 from t1cli.terminal.rollout.from_spec import groups_launched, rollout_plan
 from t1cli.terminal.rollout.kept import Kept
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.rollout.task_times import TaskTimes
 from t1cli.terminal.rollout.trial import Trial

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from t1cli.terminal.rollout.whole_record import write_whole
 
 MOST_REPEATS: Final = 3
 """A prompt that was left unfinished this often waits for its next epoch: what is always too slow would otherwise take
@@ -72,13 +73,9 @@ class DrawRecord:
         """Record the state before a rollout, in place of an earlier record of it."""
         path = self._file(rollout_id)
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.tmp")
         again = [{"position": one.position, "repeats": one.repeats} for one in state.again]
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump({"format_version": FORMAT_VERSION, "next_position": state.next_position, "again": again}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        record = {"format_version": FORMAT_VERSION, "next_position": state.next_position, "again": again}
+        write_whole(path, record)
 
     def _file(self, rollout_id: int) -> Path:
         return self._directory / f"before_rollout_{rollout_id:06d}.json"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from t1cli.embedded.model import TinyMoEConfig
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.trajectory.row import TrainingRow
@@ -36,6 +37,21 @@ torch.set_num_threads(1)
 
 MakeSpec = Callable[..., ExperimentSpec]
 MakeRows = Callable[..., list[TrainingRow]]
+
+
+def tiny_config(vocabulary: int, *, expert_size: int = 16) -> TinyMoEConfig:
+    """A network of a few thousand weights, of the spec's shape but for the vocabulary."""
+    return TinyMoEConfig(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        num_layers=LAYERS,
+        num_heads=2,
+        num_kv_heads=2,
+        head_dim=16,
+        num_experts=EXPERTS,
+        experts_per_token=CHOSEN,
+        expert_size=expert_size,
+    )
 
 
 @pytest.fixture

@@ -24,18 +24,9 @@ from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.sampling import SamplingParams, sample
 from t1cli.embedded.server import create_app
 from t1cli.embedded.weights import save_weights
+from tests.unit.embedded.conftest import tiny_config
 
-CONFIG = TinyMoEConfig(
-    vocab_size=512,
-    hidden_size=32,
-    num_layers=2,
-    num_heads=2,
-    num_kv_heads=2,
-    head_dim=16,
-    num_experts=4,
-    experts_per_token=2,
-    expert_size=16,
-)
+CONFIG = tiny_config(512)
 LONG = 400
 """New tokens of a request that must still be running when the test looks."""
 

@@ -12,20 +12,11 @@ import torch
 
 from t1cli.embedded.decoder import DecoderSettings
 from t1cli.embedded.inference import InferenceEngine
-from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.embedded.model import TinyMoE
 from t1cli.embedded.server import create_app
+from tests.unit.embedded.conftest import tiny_config
 
-CONFIG = TinyMoEConfig(
-    vocab_size=512,
-    hidden_size=32,
-    num_layers=2,
-    num_heads=2,
-    num_kv_heads=2,
-    head_dim=16,
-    num_experts=4,
-    experts_per_token=2,
-    expert_size=16,
-)
+CONFIG = tiny_config(512)
 CONTEXT = 64
 PROMPT = [7, 8, 9, 300, 12, 5, 6, 7]
 

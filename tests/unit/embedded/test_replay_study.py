@@ -12,24 +12,15 @@ import torch
 from t1cli.embedded.batches import micro_batches
 from t1cli.embedded.decoder import DecoderSettings
 from t1cli.embedded.forced_decoding import forced_rows
-from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.embedded.model import TinyMoE
 from t1cli.embedded.replay_findings import findings
 from t1cli.embedded.replay_study import Study, study
 from t1cli.embedded.routing_study import free_routing_metrics
 from t1cli.terminal.trajectory.row import TrainingRow
+from tests.unit.embedded.conftest import tiny_config
 
 MakeRows = Callable[..., list[TrainingRow]]
-CONFIG = TinyMoEConfig(
-    vocab_size=64,
-    hidden_size=32,
-    num_layers=2,
-    num_heads=2,
-    num_kv_heads=2,
-    head_dim=16,
-    num_experts=4,
-    experts_per_token=2,
-    expert_size=16,
-)
+CONFIG = tiny_config(64)
 
 
 @pytest.fixture

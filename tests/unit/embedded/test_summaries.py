@@ -19,8 +19,9 @@ from t1cli.launch.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.rewards.verdict import Verdict
-from t1cli.terminal.rollout.batch import RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world, rollout_plan
+from t1cli.terminal.rollout.plan import RolloutResult
 from t1cli.terminal.sandbox.sandbox import ExecResult
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task

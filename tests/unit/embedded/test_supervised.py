@@ -8,24 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.embedded.model import TinyMoE
 from t1cli.embedded.siblings import held_out_names, pool_names, sibling_stream, unseen_siblings, write_tasks
 from t1cli.embedded.supervised import Settings, example, train_supervised
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.embedded.warm_start import Lesson
+from tests.unit.embedded.conftest import tiny_config
 
 POOL = Path(__file__).parents[3] / "experiments/quickstart/tasks"
-CONFIG = TinyMoEConfig(
-    vocab_size=512,
-    hidden_size=32,
-    num_layers=2,
-    num_heads=2,
-    num_kv_heads=2,
-    head_dim=16,
-    num_experts=4,
-    experts_per_token=2,
-    expert_size=32,
-)
+CONFIG = tiny_config(512, expert_size=32)
 
 
 def test_siblings_avoid_the_pool_and_the_unseen_set() -> None:

@@ -24,8 +24,8 @@ from t1cli.launch.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.rewards.verdict import Verdict
-from t1cli.terminal.rollout.batch import RolloutResult
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
+from t1cli.terminal.rollout.plan import RolloutResult
 from t1cli.terminal.rollout.series import RolloutSeries
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.sandbox import ExecResult

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,9 @@ from t1cli.preflight.check import Check, Context, Saw
 from t1cli.preflight.checks import ALL_CHECKS
 from t1cli.preflight.fleet import Fleet, Recorded, ThisMachine
 from t1cli.spec.load import LoadedSpec, load_experiment
+from t1cli.spec.locate import experiments_dir
 
+TASKS = experiments_dir() / "quickstart" / "tasks"
 BY_ID = {check.id: check for check in ALL_CHECKS}
 MakeContext = Callable[..., Context]
 Ask = Callable[[str, Context], Saw]
@@ -39,6 +42,20 @@ def context_of(tmp_path: Path) -> MakeContext:
         return Context(loaded, plan, tmp_path / "runs", fleet or ThisMachine(), dict(environment or {}))
 
     return make
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Three tasks of the quickstart, which bring files."""
+    place = tmp_path / "pool"
+    for task in sorted(TASKS.iterdir())[:3]:
+        shutil.copytree(task, place / task.name)
+    return place
+
+
+def with_tasks(context_of: MakeContext, pool: Path, *sets: str) -> Context:
+    """The quickstart on another pool."""
+    return context_of("quickstart", f"tasks.path={pool}", *sets)
 
 
 @pytest.fixture

@@ -7,43 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.preflight.check import Context
 from t1cli.preflight.task_pool import state_of
-from t1cli.spec.locate import experiments_dir
-from tests.unit.preflight.conftest import Ask, MakeContext
-
-TASKS = experiments_dir() / "quickstart" / "tasks"
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    """Three tasks of the quickstart."""
-    place = tmp_path / "pool"
-    for task in sorted(TASKS.iterdir())[:3]:
-        shutil.copytree(task, place / task.name)
-    return place
+from tests.unit.preflight.conftest import TASKS, Ask, MakeContext, with_tasks
 
 
 def first(pool: Path) -> Path:
     return min(pool.iterdir())
 
 
-def of(context_of: MakeContext, pool: Path, *sets: str) -> Context:
-    return context_of("quickstart", f"tasks.path={pool}", *sets)
-
-
 def test_a_readable_pool_of_another_size(context_of: MakeContext, ask: Ask, pool: Path) -> None:
-    saw = ask("tasks.pool", of(context_of, pool))
+    saw = ask("tasks.pool", with_tasks(context_of, pool))
     assert saw.status == "warn" and saw.found.startswith("3 tasks in")
-    assert ask("tasks.pool", of(context_of, pool, "tasks.card.num_tasks=3")).status == "pass"
-    assert ask("tasks.pool", of(context_of, pool / "absent")).status == "fail"
+    assert ask("tasks.pool", with_tasks(context_of, pool, "tasks.card.num_tasks=3")).status == "pass"
+    assert ask("tasks.pool", with_tasks(context_of, pool / "absent")).status == "fail"
 
 
 def test_task_toml_with_a_byte_order_mark_is_read(context_of: MakeContext, ask: Ask, pool: Path) -> None:
     toml = first(pool) / "task.toml"
     toml.write_bytes(b"\xef\xbb\xbf" + toml.read_bytes())
     (first(pool) / "instruction.md").write_bytes(b"\xef\xbb\xbfdo it")
-    context = of(context_of, pool, "tasks.card.num_tasks=3")
+    context = with_tasks(context_of, pool, "tasks.card.num_tasks=3")
     assert ask("tasks.pool", context).status == "pass"
     from t1cli.preflight.task_pool import tasks_of
 
@@ -55,11 +38,11 @@ def test_task_toml_with_a_byte_order_mark_is_read(context_of: MakeContext, ask: 
     "place", ["tests/ctrf.json", "environment/files/logs/verifier/reward.txt", "verifier/ctrf.json"]
 )
 def test_a_planted_stale_report_is_refused(context_of: MakeContext, ask: Ask, pool: Path, place: str) -> None:
-    assert ask("tasks.stale_reports", of(context_of, pool)).status == "pass"
+    assert ask("tasks.stale_reports", with_tasks(context_of, pool)).status == "pass"
     planted = first(pool) / place
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text("{}")
-    saw = ask("tasks.stale_reports", of(context_of, pool))
+    saw = ask("tasks.stale_reports", with_tasks(context_of, pool))
     assert saw.status == "fail" and saw.found == f"1 in 1 directories, first {planted}"
 
 
@@ -68,12 +51,12 @@ def test_budgets_that_the_wall_cuts_are_counted(context_of: MakeContext, ask: As
     toml = first(pool) / "task.toml"
     text = "\n".join(line for line in toml.read_text().splitlines() if "timeout_sec" not in line or "verifier" in line)
     toml.write_text(text.replace("[agent]", "") + "\n[agent]\ntimeout_sec = 900.0\n")
-    saw = ask("tasks.budgets", of(context_of, pool))
+    saw = ask("tasks.budgets", with_tasks(context_of, pool))
     assert saw.status == "warn"
     assert saw.found == f"1 of 3 tasks declare more, up to 900 s ({first(pool).name})"
     assert saw.wanted == "no declared budget above 60 s"
-    assert ask("tasks.budgets", of(context_of, pool, "rollout.trial_wall_seconds=900")).status == "pass"
-    override = of(context_of, pool, "rollout.trial_wall_seconds=900", "tasks.timeout_override_seconds=30")
+    assert ask("tasks.budgets", with_tasks(context_of, pool, "rollout.trial_wall_seconds=900")).status == "pass"
+    override = with_tasks(context_of, pool, "rollout.trial_wall_seconds=900", "tasks.timeout_override_seconds=30")
     assert ask("tasks.budgets", override).status == "warn"
 
 
@@ -88,19 +71,19 @@ def test_copies_and_evaluation_tasks_that_are_trained_on(
         "evaluation={name: held-out, path: " + str(evaluated) + ", num_tasks: 2, context_tokens: 512, "
         "max_new_tokens_per_turn: 48, max_turns: 10}"
     )
-    context = of(context_of, pool, block)
+    context = with_tasks(context_of, pool, block)
     saw = ask("tasks.overlap", context)
     assert saw.status == "fail" and saw.found == f"1 of 2: renamed (trained on as {first(pool).name})"
     assert ask("tasks.evaluation_set", context).status == "pass"
     saw = ask("tasks.categories", context)
     assert saw.status == "warn" and "1 of 2 evaluation tasks" in saw.found
     assert (
-        ask("tasks.evaluation_set", of(context_of, pool, block.replace("num_tasks: 2", "num_tasks: 9"))).status
+        ask("tasks.evaluation_set", with_tasks(context_of, pool, block.replace("num_tasks: 2", "num_tasks: 9"))).status
         == "fail"
     )
     assert ask("tasks.duplicates", context).status == "pass"
     shutil.copytree(first(pool), pool / "zz-copy")
-    saw = ask("tasks.duplicates", of(context_of, pool))
+    saw = ask("tasks.duplicates", with_tasks(context_of, pool))
     assert saw.status == "warn" and saw.found == f"1 of 4 are copies: {first(pool).name} = zz-copy"
 
 
@@ -109,23 +92,23 @@ def test_verifiers_that_need_a_network_or_may_write_nothing(context_of: MakeCont
     (first(pool) / "tests/test.sh").write_text(
         "curl -LsSf https://example.org/uv | sh\npytest --ctrf x\necho 1 > reward.txt\n"
     )
-    saw = ask("tasks.verifiers", of(context_of, pool))
+    saw = ask("tasks.verifiers", with_tasks(context_of, pool))
     assert saw.status == "warn" and "1 of 3 (verifier-online 1)" in saw.found
     for task in pool.iterdir():
         (task / "tests/test.sh").write_text("set -e\npytest\nmkdir -p /logs\necho 1 > /logs/verifier/reward.txt\n")
-    saw = ask("tasks.verifiers", of(context_of, pool))
+    saw = ask("tasks.verifiers", with_tasks(context_of, pool))
     assert saw.status == "fail" and "3 of 3 (reward-line 3)" in saw.found
 
 
 @pytest.mark.catalogue("R2")
 def test_tests_per_task_against_the_scale(context_of: MakeContext, ask: Ask, pool: Path) -> None:
-    saw = ask("tasks.test_counts", of(context_of, pool))
+    saw = ask("tasks.test_counts", with_tasks(context_of, pool))
     assert saw.status == "warn" and "S = 20" in saw.found
-    assert ask("tasks.test_counts", of(context_of, pool, "reward.scale=2")).status == "pass"
+    assert ask("tasks.test_counts", with_tasks(context_of, pool, "reward.scale=2")).status == "pass"
 
 
 def test_the_kept_answer_depends_on_every_file(context_of: MakeContext, pool: Path) -> None:
-    before = state_of(of(context_of, pool))
-    assert before == state_of(of(context_of, pool))
+    before = state_of(with_tasks(context_of, pool))
+    assert before == state_of(with_tasks(context_of, pool))
     (first(pool) / "tests" / "more.py").write_text("x")
-    assert before != state_of(of(context_of, pool))
+    assert before != state_of(with_tasks(context_of, pool))

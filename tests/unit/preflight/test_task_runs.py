@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -21,24 +20,13 @@ from t1cli.preflight.checks.task_runs import judge_sample, judge_verdicts
 from t1cli.preflight.report import CheckResult
 from t1cli.preflight.runner import run_checks
 from t1cli.preflight.task_sample import is_clear
-from t1cli.spec.locate import experiments_dir
-from tests.unit.preflight.conftest import Ask, MakeContext
+from tests.unit.preflight.conftest import Ask, MakeContext, with_tasks
 from tests.unit.preflight.pool_double import pool_double, status
 
-TASKS = experiments_dir() / "quickstart" / "tasks"
 ON_A_POOL = '{kind: pool, urls: ["%s"], max_tasks: 4, max_runs_per_task: 8}'
 
 CHAIN = ("software.bubblewrap", "sandboxes.probe", "sandboxes.servers", "tasks.pool", "tasks.ctrf_coverage")
 """A check with all that it needs, as a whole preflight asks them."""
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    """Three tasks of the quickstart that bring files."""
-    place = tmp_path / "pool"
-    for task in sorted(TASKS.iterdir())[:3]:
-        shutil.copytree(task, place / task.name)
-    return place
 
 
 @contextmanager
@@ -53,10 +41,6 @@ def served(place: Path) -> Iterator[str]:
             yield f"http://{ready['host']}:{ready['port']}"
         finally:
             process.terminate()
-
-
-def of(context_of: MakeContext, pool: Path, *sets: str) -> Context:
-    return context_of("quickstart", f"tasks.path={pool}", *sets)
 
 
 def asked(context: Context, *names: str) -> dict[str, CheckResult]:
@@ -108,25 +92,25 @@ def test_a_pool_without_reports_is_really_run_and_refused(context_of: MakeContex
     for task in pool.iterdir():
         script = task / "tests/test.sh"
         script.write_text("mkdir -p ${T1_ROOT:-}/logs/verifier\necho 1 > ${T1_ROOT:-}/logs/verifier/reward.txt\n")
-    saw = ask("tasks.ctrf_coverage", of(context_of, pool))
+    saw = ask("tasks.ctrf_coverage", with_tasks(context_of, pool))
     assert saw.status == "fail" and "0 of" in saw.found and "missing" in saw.found
 
 
 def test_a_binary_reward_is_sampled_too(context_of: MakeContext, ask: Ask, pool: Path) -> None:
-    binary = of(context_of, pool, "reward={kind: binary}")
+    binary = with_tasks(context_of, pool, "reward={kind: binary}")
     assert ask("tasks.ctrf_coverage", binary).status == "skipped"
     saw = ask("tasks.verdicts", binary)
     assert saw.status == "pass" and saw.found.startswith("3 of 3 sampled tasks are graded right")
     free = min(pool.iterdir()) / "tests/test_outputs.py"
     free.write_text("def test_a(): pass\n")
-    saw = ask("tasks.verdicts", of(context_of, pool, "reward={kind: binary}", "seed=1"))
+    saw = ask("tasks.verdicts", with_tasks(context_of, pool, "reward={kind: binary}", "seed=1"))
     assert saw.status == "fail" and "no-op: doing nothing solves it" in saw.fix
 
 
 @pytest.mark.catalogue("R1", "S2")
 def test_a_campaign_on_a_pool_is_probed_and_sampled_there(context_of: MakeContext, pool: Path, tmp_path: Path) -> None:
     with served(tmp_path / "server") as url:
-        results = asked(of(context_of, pool, f"sandbox={ON_A_POOL % url}"), *CHAIN)
+        results = asked(with_tasks(context_of, pool, f"sandbox={ON_A_POOL % url}"), *CHAIN)
     assert results["sandboxes.probe"].status == "pass", results["sandboxes.probe"].found
     # Asked before the probe's lease and the sample's are taken.
     assert "0 active, 0 closing" in results["sandboxes.servers"].found
@@ -137,7 +121,7 @@ def test_a_campaign_on_a_pool_is_probed_and_sampled_there(context_of: MakeContex
 
 
 def test_a_pool_that_nobody_serves_is_not_waited_for(context_of: MakeContext, pool: Path) -> None:
-    context = of(context_of, pool, f"sandbox={ON_A_POOL % 'http://127.0.0.1:9'}")
+    context = with_tasks(context_of, pool, f"sandbox={ON_A_POOL % 'http://127.0.0.1:9'}")
     results = asked(context, "sandboxes.probe", "tasks.ctrf_coverage", "tasks.pool")
     assert results["sandboxes.probe"].status == "fail" and "no answer: ConnectError" in results["sandboxes.probe"].found
     assert results["tasks.ctrf_coverage"].found == "needs sandboxes.probe, which failed"
@@ -149,7 +133,7 @@ def test_a_full_pool_is_no_task_without_a_report(
 ) -> None:
     monkeypatch.setattr("t1cli.preflight.checks.task_runs.LEASE_WAIT_SECONDS", 1.0)
     with pool_double(status(total_active_runs=128)) as url:
-        results = asked(of(context_of, pool, f"sandbox={ON_A_POOL % url}"), "tasks.ctrf_coverage")
+        results = asked(with_tasks(context_of, pool, f"sandbox={ON_A_POOL % url}"), "tasks.ctrf_coverage")
     saw = results["tasks.ctrf_coverage"]
     assert saw.status == "crashed" and "oracle: no sandbox" in saw.found
 

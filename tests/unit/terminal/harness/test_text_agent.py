@@ -20,11 +20,12 @@ from t1cli.terminal.harness.engine import EngineError
 from t1cli.terminal.harness.hold import Hold
 from t1cli.terminal.harness.text_agent import TextAgents
 from t1cli.terminal.harness.text_harness import TextTrial
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.budgets import Budgets
 from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary, StopReason
+from t1cli.terminal.rollout.plan import RolloutPlan
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
 from t1cli.terminal.sandbox.sandbox import SandboxError

@@ -33,7 +33,7 @@ from t1cli.plugin.trial_worker import RemoteTrial
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.harness.engine import Engine, Generation, Sampling
-from t1cli.terminal.rollout.batch import RolloutAborted
+from t1cli.terminal.rollout.plan import RolloutAborted
 from t1cli.terminal.tasks.task import Task
 
 SPEC = Path(__file__).parents[4] / "experiments/quickstart/experiment.yaml"

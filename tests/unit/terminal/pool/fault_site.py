@@ -16,9 +16,9 @@ import httpx
 import psutil
 
 from t1cli.spec.load import load_experiment
-from t1cli.terminal.rollout.batch import group_tasks
 from t1cli.terminal.rollout.finished import FinishedTrials
 from t1cli.terminal.rollout.from_spec import rollout_plan
+from t1cli.terminal.rollout.plan import group_tasks
 from t1cli.terminal.sandbox.leases import NODE_PREFIX, Lease, LeaseBook
 from t1cli.terminal.sandbox.local_process import _marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify, kill

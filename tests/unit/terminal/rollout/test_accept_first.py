@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t1cli.terminal.harness.engine import EngineError
-from t1cli.terminal.rollout.batch import RolloutAborted, RolloutPlan, RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutAborted, RolloutPlan, RolloutResult
 
 NEVER = 1_000_000
 

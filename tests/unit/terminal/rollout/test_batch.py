@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from t1cli.terminal.harness.engine import EngineError
-from t1cli.terminal.rollout.batch import RolloutAborted, RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.draw import draw
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutAborted, RolloutPlan
 from t1cli.terminal.trajectory.routing import MissingRouting
 
 

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from t1cli.terminal.harness.engine import EngineError
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, evaluate
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutPlan
 
 
 def test_lost_trials_are_retried_and_what_stays_lost_is_missing_not_zero(

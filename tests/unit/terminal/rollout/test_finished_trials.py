@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.finished import FinishedTrials
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult, group_tasks
 from t1cli.terminal.rollout.result import TrialResult
 
 

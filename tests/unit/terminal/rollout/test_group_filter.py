@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from t1cli.errors import Refused, T1Error
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.group_filter import group_filter, neutral_samples
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult
 
 REWARDS_DIFFER = "t1cli.terminal.rollout.group_filter.rewards_differ"
 

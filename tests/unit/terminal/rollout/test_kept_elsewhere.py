@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from t1cli.plugin.trial_worker import RemoteTrial, TrialWorker
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutPlan
 
 
 class OneNode:

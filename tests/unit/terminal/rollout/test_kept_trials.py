@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.kept import KeepRule, Kept, KeptGroup, RunningTrial, chosen
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult
 from t1cli.terminal.rollout.series import RolloutSeries
 from t1cli.terminal.sandbox.pool.background_loop import BackgroundLoop
 from t1cli.terminal.trajectory.row import TrainingRow

@@ -16,9 +16,10 @@ import pytest
 import uvicorn
 
 from t1cli.terminal.harness.engine_client import ClientTimes, EngineClient
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutPlan
 from t1cli.terminal.trajectory.routing import encode_routing
 
 

@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from t1cli.spec.load import load_experiment
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world, rollout_plan
 from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.outcome import Boundary
+from t1cli.terminal.rollout.plan import RolloutPlan
 from t1cli.terminal.rollout.world import TrialWorld
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
 from t1cli.terminal.sandbox.sandbox import Sandbox

@@ -14,7 +14,7 @@ from t1cli.launch.events import EventWriter
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import set_aside_for_resume
 from t1cli.spec.load import load_experiment
-from t1cli.terminal.rollout.batch import RolloutResult
+from t1cli.terminal.rollout.plan import RolloutResult
 
 QUICKSTART = Path(__file__).parents[4] / "experiments/quickstart/experiment.yaml"
 SPEC = load_experiment(

@@ -12,9 +12,10 @@ import pytest
 
 from t1cli.terminal.harness.engine import EngineError
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.kept import KeepRule, Kept
 from t1cli.terminal.rollout.metrics import RolloutPopulation, rollout_metrics
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult
 from t1cli.terminal.trajectory.audit import ACCOUNTS, TokenLedger
 from t1cli.watch.metrics.registry import registry
 

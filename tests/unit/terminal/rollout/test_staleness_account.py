@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.finished import FinishedTrials
 from t1cli.terminal.rollout.kept import KeepRule, Kept
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult, group_tasks
 
 
 @pytest.mark.parametrize("most_rollouts", [1, 2])

@@ -11,8 +11,9 @@ import pytest
 
 from t1cli.terminal.harness.limits import SummaryLimits
 from t1cli.terminal.harness.summary import SummaryCounts
-from t1cli.terminal.rollout.batch import RolloutPlan, RolloutResult, group_tasks, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.finished import FinishedTrials
+from t1cli.terminal.rollout.plan import RolloutPlan, RolloutResult, group_tasks
 from t1cli.terminal.rollout.trial_log import append_trial
 
 LONG = "a" * 1500

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t1cli.terminal.rollout.batch import RolloutPlan, run_rollout
+from t1cli.terminal.rollout.batch import run_rollout
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
 from t1cli.terminal.rollout.pacing import Slots
+from t1cli.terminal.rollout.plan import RolloutPlan
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.task_times import TaskTimes, expected_seconds, measured_in
 

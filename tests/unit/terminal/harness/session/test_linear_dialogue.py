@@ -103,21 +103,14 @@ def test_a_linear_dialogue_is_one_exact_row(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("vocabulary", ["qwen", "qwen3.5"])
-def test_a_linear_dialogue_on_qwens_real_vocabularies_is_one_exact_row(
-    chat: SimpleNamespace, benches: SimpleNamespace, vocabulary: str
+@pytest.mark.parametrize("vocabulary", ["qwen", "qwen3.5", "smollm2"])
+def test_a_linear_dialogue_on_a_real_vocabulary_is_one_exact_row(
+    chat: SimpleNamespace, benches: SimpleNamespace, vocabulary: str, request: pytest.FixtureRequest
 ) -> None:
-    tokenizer = chat.real_tokenizer(vocabulary)
-    for name in FAMILIES:
-        for thinking in (False, True):
-            check(benches, chat.renderer_for(name, thinking=thinking, tokenizer=tokenizer), name, thinking)
-
-
-@pytest.mark.slow
-def test_a_linear_dialogue_on_a_packaged_vocabulary_is_one_exact_row(
-    chat: SimpleNamespace, benches: SimpleNamespace, packaged_checkpoint: Path
-) -> None:
-    tokenizer = chat.packaged_tokenizer(packaged_checkpoint)
+    if vocabulary == "smollm2":
+        tokenizer = chat.packaged_tokenizer(request.getfixturevalue("packaged_checkpoint"))
+    else:
+        tokenizer = chat.real_tokenizer(vocabulary)
     for name in FAMILIES:
         for thinking in (False, True):
             check(benches, chat.renderer_for(name, thinking=thinking, tokenizer=tokenizer), name, thinking)
