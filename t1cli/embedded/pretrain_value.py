@@ -102,10 +102,10 @@ def pretrain_value(run: RunDirectory, spec: ExperimentSpec, asked: Asked, say: C
         )
     if (asked.output / CRITIC_FILE).exists():
         raise BadInput("there is a critic already", where=str(asked.output / CRITIC_FILE), hint="another --output")
-    # Where nothing can be written is said before the fit, not after.
-    asked.output.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(asked.threads)
     started, split = time.monotonic(), split_rollouts(run, asked.held_back)
+    # Where nothing can be written is said before the fit, not after.
+    asked.output.mkdir(parents=True, exist_ok=True)
     learned, choosing, held_back = (_joined(part) for part in (split.fitted, split.choosing, split.held_back))
     say(f"{len(learned)} trials to learn from, {len(choosing)} choose the epoch, {len(held_back)} are held back")
     gamma, model = spec.algorithm.gamma, cold_critic(spec)

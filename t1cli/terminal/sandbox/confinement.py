@@ -23,7 +23,9 @@ _GRADING_BYTES = str(64 * 1024 * 1024)
 
 _NAMESPACES = ("--mount", "--pid", "--ipc", "--uts", "--net")
 _WITHOUT_PRIVILEGES = ("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
-_HELD = f"echo {READY.decode().strip()}; exec env --ignore-signal=CHLD sleep infinity >/dev/null 2>&1"
+_HELD = f"echo {READY.decode().strip()}; exec env --ignore-signal=CHLD cat >/dev/null 2>&1"
+# Process 1 reads a pipe that only its owner can write to, and never does: it ends with its owner, also where the parent
+# that bubblewrap's --die-with-parent goes by had died before process 1 came to ask for that.
 # Process 1 ignores SIGCHLD so that the kernel reaps orphans: zombies would use up the process limit.
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "services", "protocols")
 

@@ -14,6 +14,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
+
 from t1cli.spec.sandbox import SandboxLimits
 from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, kill_entered_group, run_command
 from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement, allowed_limits
@@ -26,6 +28,7 @@ from t1cli.terminal.sandbox.warm_pytest import Entrance, PytestJob, WarmPytest
 
 _START_SECONDS = 20.0
 _END_SECONDS = 10.0
+_STOP_SECONDS = 1.0
 _VERIFIER_MIB = 512
 
 # Only ever inside: a wrong process id must not turn this into a kill of the whole host.
@@ -179,9 +182,11 @@ def _for_verifier(limits: SandboxLimits) -> SandboxLimits:
 class _Holder:
     """bubblewrap's monitor on the host, process 1 inside, and the descriptors that lead to them."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipe: OutputPipe) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], pipe: OutputPipe, lifeline: int) -> None:
         self.process = process
         self.pipe = pipe
+        self.lifeline = lifeline
+        """Process 1 ends when nobody has this open any more."""
         self.init = ProcessIdentity(0, "")
         self.pid_namespace = 0
         self.root = -1
@@ -212,6 +217,22 @@ class _Holder:
         finally:
             os.close(proc)
 
+    def kill_unborn(self) -> None:
+        """Kill the monitor and whatever it has started, while nothing is known of process 1 yet.
+
+        The monitor is stopped first: killed alone in the midst of it, it would leave a process 1 that waits for ever.
+        """
+        with contextlib.suppress(psutil.Error):
+            monitor = psutil.Process(self.process.pid)
+            monitor.suspend()
+            deadline = time.monotonic() + _STOP_SECONDS
+            while monitor.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            for started in monitor.children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    started.kill()
+        self.process.kill()
+
     async def destroy(self) -> None:
         """Kill process 1 and with it everything inside, then the monitor; give the descriptors back."""
         self._kill_init()
@@ -236,6 +257,9 @@ class _Holder:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=_END_SECONDS)
         self.pipe.close()
+        if self.lifeline >= 0:
+            os.close(self.lifeline)
+            self.lifeline = -1
         if self.root >= 0:
             os.close(self.root)
             self.root = -1
@@ -255,7 +279,7 @@ async def create_bubblewrap(
         if confinement.user is not None:
             os.chown("work", confinement.user, confinement.user, dir_fd=holder.root, follow_symlinks=False)
     except BaseException as error:
-        holder.process.kill()
+        holder.kill_unborn()
         await holder.destroy()
         leases.closed(name)
         if isinstance(error, (OSError, ValueError, KeyError)):
@@ -267,12 +291,13 @@ async def create_bubblewrap(
 def _start(confinement: Confinement, marker: str) -> tuple[_Holder, int]:
     pipe = OutputPipe()
     info_read, info_write = os.pipe2(os.O_CLOEXEC)
+    waits, lifeline = os.pipe2(os.O_CLOEXEC)
     passwd, group = (_memory_file(content) for content in confinement.identities())
     passed = (info_write, passwd, group)
     try:
         process = subprocess.Popen(
             confinement.holder(info_fd=info_write, passwd_fd=passwd, group_fd=group),
-            stdin=subprocess.DEVNULL,
+            stdin=waits,
             stdout=pipe.write,
             stderr=pipe.write,
             env={"PATH": PATH_INSIDE, MARKER: marker},
@@ -282,12 +307,13 @@ def _start(confinement: Confinement, marker: str) -> tuple[_Holder, int]:
         )
     except OSError as error:
         os.close(info_read)
+        os.close(lifeline)
         pipe.close()
         raise SandboxError(f"cannot start bubblewrap: {error}") from error
     finally:
-        for descriptor in passed:
+        for descriptor in (*passed, waits):
             os.close(descriptor)
-    return _Holder(process, pipe), info_read
+    return _Holder(process, pipe, lifeline), info_read
 
 
 async def _ready(holder: _Holder) -> None:

@@ -17,6 +17,7 @@ from t1cli.terminal.sandbox.confinement import Confinement
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
 from t1cli.terminal.sandbox.local_bubblewrap import BubblewrapSandbox, create_bubblewrap
+from t1cli.terminal.sandbox.local_process import _marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity
 from t1cli.terminal.sandbox.sandbox import SandboxError
 
@@ -327,3 +328,46 @@ def test_the_lease_is_on_record_when_creation_fails(tmp_path: Path) -> None:
     before = descriptors()
     asyncio.run(whole())
     assert descriptors() == before
+
+
+class _SlowStart(Confinement):
+    """Its monitor has started process 1, which has not come to bind its life to anybody's."""
+
+    def holder(self, *, info_fd: int, passwd_fd: int, group_fd: int) -> tuple[str, ...]:
+        return ("sh", "-c", "sleep 300 & wait")
+
+
+def test_a_creation_cancelled_before_process_1_is_known_leaves_no_process(tmp_path: Path) -> None:
+    marker = f"cancelled-{os.getpid()}-{time.monotonic_ns()}"
+
+    async def whole() -> None:
+        confinement, book = _SlowStart(LIMITS, None, None), LeaseBook(tmp_path)
+        creating = asyncio.ensure_future(create_bubblewrap("slow", confinement, book, marker=marker))
+        async with asyncio.timeout(120):
+            while len(list(_marked(marker))) < 2:
+                await asyncio.sleep(0.01)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+
+    asyncio.run(whole())
+    assert list(_marked(marker)) == []
+
+
+def test_process_1_ends_with_its_owner_whoever_has_signals_for_it(tmp_path: Path) -> None:
+    """bubblewrap asks for a signal at its parent's death only late: until then an owner that dies gives none."""
+
+    async def whole() -> None:
+        sandbox = await create_bubblewrap("alone", Confinement(LIMITS, None, None), LeaseBook(tmp_path))
+        holder = sandbox._holder
+        try:
+            # The only end of the pipe that its owner's death would close.
+            os.close(holder.lifeline)
+            holder.lifeline = -1
+            async with asyncio.timeout(120):
+                while holder.init.alive:
+                    await asyncio.sleep(0.01)
+        finally:
+            await sandbox.close()
+
+    asyncio.run(whole())
