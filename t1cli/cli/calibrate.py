@@ -39,7 +39,7 @@ def command(
     if json:
         print_object(found.to_json(written))
     else:
-        print_calibration(found, output=written, spec=spec or "SPEC", exit_code=exit_code)
+        print_calibration(found, output=written, spec=spec or "SPEC", exit_code=exit_code, overrides=set_)
     return exit_code
 
 

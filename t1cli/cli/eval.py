@@ -33,7 +33,9 @@ def command(
 
     loaded = load_experiment(Path(spec), set_)
     if loaded.spec.engine.kind == "slime":
-        found = _on_slime(loaded, checkpoint, (spec, runs_dir, frozenset(accept)), dry_run=dry_run, as_json=json)
+        found = _on_slime(
+            loaded, checkpoint, (spec, runs_dir, tuple(set_), tuple(accept)), dry_run=dry_run, as_json=json
+        )
     else:
         found = _here(loaded, checkpoint, dry_run=dry_run)
     if isinstance(found, int):
@@ -59,7 +61,7 @@ def _here(loaded: LoadedSpec, checkpoint: str, *, dry_run: bool) -> EvaluationAn
 def _on_slime(
     loaded: LoadedSpec,
     checkpoint: str,
-    given: tuple[str, Path | None, frozenset[str]],
+    given: tuple[str, Path | None, tuple[str, ...], tuple[str, ...]],
     *,
     dry_run: bool,
     as_json: bool,
@@ -67,13 +69,15 @@ def _on_slime(
     from t1cli.launch.attempts import runs_root
     from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job, evaluation_command
     from t1cli.launch.proposal import LaunchOptions
+    from t1cli.spec.command_line import command_line
     from t1cli.ui.eval_view import EvaluationDialogue, print_command
     from t1cli.ui.json_view import print_object
 
-    spec, runs_dir, accepted = given
-    line = f"t1 eval {checkpoint} {spec}" + (f" --runs-dir {runs_dir}" if runs_dir else "")
+    spec, runs_dir, overrides, accepted = given
+    accepts = [word for id_ in accepted for word in ("--accept", id_)]
+    line = command_line("eval", checkpoint, spec, overrides=overrides, runs_dir=runs_dir, more=accepts)
     request = EvaluationRequest(
-        loaded, checkpoint, LaunchOptions(runs_root(runs_dir), line, accepted=accepted, assume_yes=True)
+        loaded, checkpoint, LaunchOptions(runs_root(runs_dir), line, accepted=frozenset(accepted), assume_yes=True)
     )
     if not dry_run:
         return evaluate_as_job(request, EvaluationDialogue())

@@ -41,7 +41,8 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     check_watch_block(loaded)
     options = LaunchOptions(
         runs_root=runs_root(runs_dir),
-        command=_command_so_far(spec, runs_dir),
+        command=_command_so_far(spec, set_, runs_dir, _flags(accept, resume=resume, detach=detach)),
+        stop_command=_command_so_far(spec, set_, runs_dir, ["--stop"]),
         accepted=frozenset(accept),
         assume_yes=yes,
         resume=resume,
@@ -59,8 +60,15 @@ def _refuse_contradictions(*, dry_run: bool, resume: bool, stop: bool, now: bool
         raise BadInput("--stop ends a campaign: it goes with --now and --json only", where="--stop")
 
 
-def _command_so_far(spec: str, runs_dir: Path | None) -> str:
-    return f"t1 launch {spec}" + (f" --runs-dir {runs_dir}" if runs_dir else "")
+def _command_so_far(spec: str, overrides: list[str], runs_dir: Path | None, flags: list[str]) -> str:
+    from t1cli.spec.command_line import command_line
+
+    return command_line("launch", spec, overrides=overrides, runs_dir=runs_dir, more=flags)
+
+
+def _flags(accepted: list[str], *, resume: bool, detach: bool) -> list[str]:
+    accepts = [word for id_ in accepted for word in ("--accept", id_)]
+    return [*(["--resume"] if resume else []), *(["--detach"] if detach else []), *accepts]
 
 
 def _launch(loaded: LoadedSpec, options: LaunchOptions, *, as_json: bool) -> int:

@@ -37,7 +37,7 @@ def command(
     loaded = _load_script(spec, set_) if Path(spec).suffix in SCRIPTS else load_experiment(Path(spec), set_)
     check_watch_block(loaded)
     if search:
-        return _search(loaded, spec, as_json=json)
+        return _search(loaded, spec, set_, as_json=json)
     plan = build_plan(loaded, source=spec)
     if explain is not None:
         return _explain(loaded, plan, explain, as_json=json)
@@ -50,7 +50,7 @@ def command(
 
         print_plot(plan)
     else:
-        _show(plan, exit_code, as_json=json)
+        _show(plan, exit_code, set_, as_json=json)
     return exit_code
 
 
@@ -60,7 +60,7 @@ def _load_script(script: str, overrides: list[str]) -> LoadedSpec:
     return load_script(Path(script), overrides)
 
 
-def _show(plan: Plan, exit_code: ExitCode, *, as_json: bool) -> None:
+def _show(plan: Plan, exit_code: ExitCode, overrides: list[str], *, as_json: bool) -> None:
     if as_json:
         from t1cli.ui.json_view import print_object
 
@@ -68,7 +68,7 @@ def _show(plan: Plan, exit_code: ExitCode, *, as_json: bool) -> None:
     else:
         from t1cli.ui.plan_view import print_plan
 
-        print_plan(plan, exit_code=exit_code)
+        print_plan(plan, exit_code=exit_code, overrides=overrides)
 
 
 def _explain(loaded: LoadedSpec, plan: Plan, key: str, *, as_json: bool) -> int:
@@ -99,7 +99,7 @@ def _diff(loaded: LoadedSpec, plan: Plan, other: str, *, as_json: bool) -> int:
     return ExitCode.YES
 
 
-def _search(loaded: LoadedSpec, source: str, *, as_json: bool) -> int:
+def _search(loaded: LoadedSpec, source: str, overrides: list[str], *, as_json: bool) -> int:
     from t1cli.plan.search import search_layouts
     from t1cli.ui.console import aside
     from t1cli.ui.json_view import print_object
@@ -110,5 +110,5 @@ def _search(loaded: LoadedSpec, source: str, *, as_json: bool) -> int:
     if as_json:
         print_object(answer.to_json())
     else:
-        print_search(answer, source=source)
+        print_search(answer, source=source, overrides=overrides)
     return ExitCode.YES if answer.found else ExitCode.NO

@@ -97,7 +97,7 @@ def _target(loaded: LoadedSpec, options: LaunchOptions) -> tuple[RunDirectory, t
     campaign = options.runs_root / loaded.spec.name
     run, refusals = next_attempt(campaign), []
     try:
-        refuse_if_held(campaign, stop_command=f"{options.command} --stop")
+        refuse_if_held(campaign, stop_command=options.stop_command)
     except Refused as refused:
         refusals.append(_as_refusal("running", refused))
     if options.resume:

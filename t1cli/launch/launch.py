@@ -36,7 +36,7 @@ def launch(loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, stage
     """
     stages = stages or Stages()
     campaign = options.runs_root / loaded.spec.name
-    refuse_if_held(campaign, stop_command=f"{options.command} --stop")
+    refuse_if_held(campaign, stop_command=options.stop_command)
     backend = stages.backend(loaded.spec)
     occupation = backend.occupation(campaign)
     if occupation is not None and occupation.lives and options.resume:

@@ -22,12 +22,14 @@ class LaunchOptions:
 
     runs_root: Path
     command: str
-    """The command line so far, for messages: `t1 launch SPEC`."""
+    """The command line so far with all its options, for messages: `t1 launch SPEC --set … --resume`."""
     accepted: frozenset[str] = frozenset()
     """IDs whose refusal is overridden."""
     assume_yes: bool = False
     resume: bool = False
     detach: bool = False
+    stop_command: str = "t1 launch SPEC --stop"
+    """What ends the campaign that this launch is about, for messages."""
 
 
 @dataclass(frozen=True)

@@ -70,4 +70,4 @@ def _follow(
 
 def _take(run: RunDirectory, options: LaunchOptions) -> None:
     with mutex(run.path.parent):
-        take(run, stop_command=f"{options.command} --stop")
+        take(run, stop_command=options.stop_command)

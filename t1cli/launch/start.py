@@ -77,13 +77,13 @@ class Start:
             hint = "`--runs-dir` or T1_RUNS_DIR names another place"
             raise Refused(f"cannot make a run directory: {problem.strerror}", str(campaign), hint) from problem
         with mutex(campaign):
-            refuse_if_held(campaign, stop_command=f"{self._options.command} --stop")
+            refuse_if_held(campaign, stop_command=self._options.stop_command)
             if not self._options.resume:
                 run = create_attempt(campaign)
-                take(run, stop_command=f"{self._options.command} --stop")
+                take(run, stop_command=self._options.stop_command)
                 return run, self._first_record(run)
             run, former = attempt_to_resume(campaign, self._loaded)
-            take(run, stop_command=f"{self._options.command} --stop")
+            take(run, stop_command=self._options.stop_command)
             set_aside_for_resume(run, former.session.number)
             point_latest(run)
             checkpoint = newest_saved_rollout(save_directories(self._loaded.spec, run))

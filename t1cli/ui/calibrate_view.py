@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.text import Text
 
 from t1cli.errors import ExitCode
 from t1cli.plan.calibrate import Calibration
+from t1cli.spec.command_line import command_line, with_settings
 from t1cli.ui.console import answer
 
 WIDEST = 100
@@ -17,15 +18,25 @@ FIGURES = 26
 """Columns of a reading's three figures."""
 
 
-def print_calibration(found: Calibration, *, output: Path | None, spec: str, exit_code: ExitCode) -> None:
+def print_calibration(
+    found: Calibration, *, output: Path | None, spec: str, exit_code: ExitCode, overrides: Sequence[str] = ()
+) -> None:
     """The whole answer on stdout; `spec` is what the next command plans."""
     width = min(answer().width, WIDEST)
-    for line in calibration_lines(found, output=output, spec=spec, width=width, exit_code=exit_code):
+    for line in calibration_lines(
+        found, output=output, spec=spec, width=width, exit_code=exit_code, overrides=overrides
+    ):
         answer().print(Text(line))
 
 
 def calibration_lines(
-    found: Calibration, *, output: Path | None, spec: str, width: int, exit_code: ExitCode
+    found: Calibration,
+    *,
+    output: Path | None,
+    spec: str,
+    width: int,
+    exit_code: ExitCode,
+    overrides: Sequence[str] = (),
 ) -> Iterator[str]:
     """Lines of at most `width` columns, except paths that cannot be broken."""
     head = (
@@ -41,7 +52,8 @@ def calibration_lines(
     yield from textwrap.wrap(_held_back(found), width)
     if output is not None:
         yield f"written: {output}"
-        yield f"Next: `t1 plan {spec} --set trainer.memory_overlay={output}`"
+        settings = with_settings(overrides, [f"trainer.memory_overlay={output}"])
+        yield f"Next: `{command_line('plan', spec, overrides=settings)}`"
     elif found.accepted and found.changes:
         yield "Next: the same command with `--output OVERLAY.json`"
     yield f"{f'exit {int(exit_code)}':>{width}}"

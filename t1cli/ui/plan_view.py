@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from t1cli.errors import ExitCode
 from t1cli.plan.binding import binding_term, states_gib
 from t1cli.plan.plan import Finding, OverlayUsed, Plan, StageMemory
+from t1cli.spec.command_line import command_line, with_settings
 from t1cli.ui.console import answer
 
 MARKS = {"error": "✗", "warning": "!", "notice": "-"}
@@ -19,21 +20,21 @@ WIDEST = 100
 LABEL_WIDTH = 12
 
 
-def print_plan(plan: Plan, *, exit_code: ExitCode) -> None:
-    """The whole plan on stdout."""
+def print_plan(plan: Plan, *, exit_code: ExitCode, overrides: Sequence[str] = ()) -> None:
+    """The whole plan on stdout; `overrides` are the `--set` it was asked with, repeated by the next command."""
     console = answer()
-    for line in plan_lines(plan, width=min(console.width, WIDEST), exit_code=exit_code):
+    for line in plan_lines(plan, width=min(console.width, WIDEST), exit_code=exit_code, overrides=overrides):
         console.print(Text(line, style=_style(line) if console.is_terminal else ""))
 
 
-def plan_lines(plan: Plan, *, width: int, exit_code: ExitCode) -> list[str]:
+def plan_lines(plan: Plan, *, width: int, exit_code: ExitCode, overrides: Sequence[str] = ()) -> list[str]:
     """The text of a plan, no line wider than `width` except what cannot be broken."""
     lines = [_apart(f"{plan.name}   {plan.title}", f"plan {plan.digest}", width), ""]
     lines += [*_memory(plan, width), *_rows(plan, width), ""]
     for finding in plan.findings:
         lines += _finding(finding, width)
     lines += [""] if plan.findings else []
-    lines += [*_verdict(plan, width), _apart(_next(plan), f"exit {int(exit_code)}", width)]
+    lines += [*_verdict(plan, width), _apart(_next(plan, overrides), f"exit {int(exit_code)}", width)]
     return lines
 
 
@@ -204,15 +205,19 @@ def _counts(plan: Plan) -> str:
     return (counted or "no findings") + (f"; refused by {', '.join(refusing)}" if refusing else "")
 
 
-def _next(plan: Plan) -> str:
+def _next(plan: Plan, overrides: Sequence[str]) -> str:
     name = plan.source or plan.name
     if plan.accepted_for_launch:
-        return f"Next: `t1 preflight {name}`"
-    settings = next((found for finding in plan.findings if (found := _settings(finding))), "")
-    return f"Next: `t1 plan {name} {settings or '--search'}`"
+        return f"Next: `{command_line('preflight', name, overrides=overrides)}`"
+    settings = next((found for finding in plan.findings if (found := _settings(finding))), ())
+    if settings:
+        return f"Next: `{command_line('plan', name, overrides=with_settings(overrides, settings))}`"
+    if plan.verdict == "OOM":
+        return f"Next: `{command_line('plan', name, overrides=overrides, more=['--search'])}`"
+    return f"Next: do what the fix says, then `{command_line('plan', name, overrides=overrides)}`"
 
 
-def _settings(finding: Finding) -> str:
+def _settings(finding: Finding) -> tuple[str, ...]:
     """The first run of `--set key=value` in an error's fix, if it can be pasted as it is."""
     match = re.search(r"--set [\w.]+=[\w./-]+(?: --set [\w.]+=[\w./-]+)*", finding.fix)
-    return match.group(0) if match and finding.severity == "error" else ""
+    return tuple(match.group(0).split()[1::2]) if match and finding.severity == "error" else ()

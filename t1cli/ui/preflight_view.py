@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import CheckResult, PreflightReport
@@ -31,8 +32,11 @@ def print_skipped(report: PreflightReport) -> None:
         answer().print(f"- skipped {len(skipped)} checks that do not apply here ({told}); --all says why", style="dim")
 
 
-def print_summary(report: PreflightReport, plan: Plan, spec_argument: str, *, seconds: float) -> None:
-    """The counts line, what the plan refuses whatever the machine is like, and the next command."""
+def print_summary(report: PreflightReport, plan: Plan, again: Callable[..., str], *, seconds: float) -> None:
+    """The counts line, what the plan refuses whatever the machine is like, and the next command.
+
+    `again(command, *more)` is the same spec with the same options under another command.
+    """
     counts = Counter[str](check.status for check in report.checks)
     said = ", ".join(f"{counts[state]} {_word(state)}" for state in MARKS if counts[state])
     console = answer()
@@ -41,10 +45,10 @@ def print_summary(report: PreflightReport, plan: Plan, spec_argument: str, *, se
     if not plan.accepted_for_launch:
         console.print(f"the plan refuses it: {', '.join(open_ids) or plan.verdict}")
     if report.ready:
-        console.print(f"Next: t1 {'launch' if plan.accepted_for_launch else 'plan'} {spec_argument}")
+        console.print(f"Next: {again('launch' if plan.accepted_for_launch else 'plan')}", soft_wrap=True)
         return
     bad = next(check for check in report.checks if check.refuses)
-    console.print(f"Next: t1 preflight {spec_argument} --only {bad.id}")
+    console.print(f"Next: {again('preflight', '--only', bad.id)}", soft_wrap=True)
 
 
 def _word(state: str) -> str:

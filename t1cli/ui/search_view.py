@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from shlex import quote
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from t1cli.plan.search import FoundLayout, SearchAnswer
+from t1cli.spec.command_line import command_line, with_settings
 from t1cli.ui.console import answer
 
 BEST, MISSES, WIDEST = 10, 3, 100
@@ -18,13 +18,14 @@ LEGEND = (
 )
 
 
-def print_search(found: SearchAnswer, *, source: str) -> None:
+def print_search(found: SearchAnswer, *, source: str, overrides: Sequence[str] = ()) -> None:
     """The table on stdout, and the command that plans the best layout."""
-    for line in search_lines(found, source=source, width=min(answer().width, WIDEST)):
+    width = min(answer().width, WIDEST)
+    for line in search_lines(found, source=source, width=width, overrides=overrides):
         answer().print(Text(line))
 
 
-def search_lines(found: SearchAnswer, *, source: str, width: int) -> Iterator[str]:
+def search_lines(found: SearchAnswer, *, source: str, width: int, overrides: Sequence[str] = ()) -> Iterator[str]:
     """Best first; `*` marks the axes that the spec has now."""
     yield f"{found.name}   layouts on {found.train_gpus} training GPUs of {found.usable_gib:g} GiB"
     if found.memory_overlay is not None:
@@ -48,8 +49,8 @@ def search_lines(found: SearchAnswer, *, source: str, width: int) -> Iterator[st
     )
     yield f"{found.searched:,} settings predicted in {found.seconds:.1f} s"
     if fitting:
-        settings = " ".join(f"--set {quote(setting)}" for setting in fitting[0].settings)
-        yield f"Next: `t1 plan {source}{' ' if settings else ''}{settings}`"
+        settings = with_settings(overrides, fitting[0].settings)
+        yield f"Next: `{command_line('plan', source, overrides=settings)}`"
 
 
 def _row(layout: FoundLayout) -> str:

@@ -190,7 +190,7 @@ def test_a_running_campaign_refuses_a_second_launch_and_can_be_asked_to_stop(
             take(run, stop_command="x", owner=ProcessIdentity.of(other.pid))
         second = t1("launch", "experiments/quickstart", *SHORT, "--yes")
         assert second.exit_code == 1 and f"process {other.pid}" in second.stderr
-        assert "`t1 launch experiments/quickstart --stop`" in second.stderr
+        assert f"`t1 launch experiments/quickstart {shlex.join(SHORT)} --stop`" in second.stderr
         dry = json.loads(t1("launch", "experiments/quickstart", "--dry-run", "--json").stdout)
         assert [refusal["id"] for refusal in dry["refusals"]] == ["running"]
         stop = json.loads(t1("launch", "experiments/quickstart", "--stop", "--json").stdout)

@@ -39,7 +39,8 @@ def test_json_is_one_object_with_every_check_once(tmp_path: Path) -> None:
 def test_a_failed_check_is_exit_1_and_names_the_command(tmp_path: Path) -> None:
     done = preflight("--only", "tasks.pool", "--set", f"tasks.path={tmp_path / 'absent'}", runs=tmp_path)
     assert done.exit_code == 1
-    assert "✗ fail    tasks.pool" in done.output and "Next: t1 preflight quickstart --only tasks.pool" in done.output
+    again = f"t1 preflight quickstart --set tasks.path={tmp_path / 'absent'} --runs-dir {tmp_path} --only tasks.pool"
+    assert "✗ fail    tasks.pool" in done.output and f"Next: {again}\n" in done.output
 
 
 def test_strict_takes_a_warning_for_a_failure(tmp_path: Path) -> None:
