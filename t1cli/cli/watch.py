@@ -184,7 +184,8 @@ def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed)
     from t1cli.ui.watch_view import Lines, print_alert, print_blind, print_result, print_start
     from t1cli.watch.actions.all import Actions
 
-    lines = Lines(session.opened.total_rollouts)
+    counting = session.opened.counting
+    lines = Lines(session.opened.total_rollouts, counting)
     listener = session.listener
     listener.blind = lambda error, seconds: print_blind(error.message, seconds)
     if replay:
@@ -197,7 +198,7 @@ def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed)
                 answer().print(sentence)
 
         def alarm(raised: Alert) -> None:
-            print_alert(raised)
+            print_alert(raised, counting)
             say(actions.alert(raised))
 
         print_start(session.opened.name, session.packs, living=session.opened.run is not None)
@@ -205,7 +206,7 @@ def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed)
 
             def tick() -> None:
                 say(actions.tick())
-                footer.show(session.engine)
+                footer.show(session.engine, counting)
 
             listener.row, listener.alert, listener.tick = lines.row, alarm, tick
             result = session.follow(interval_seconds=interval)

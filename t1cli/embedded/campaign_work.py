@@ -58,7 +58,7 @@ class CampaignWork:
         self._records = records
         self._server_end = asyncio.ensure_future(processes.server_end())
         self._score: float | None = None
-        self._waiting_since = self._rollout_began = time.monotonic()
+        self._waiting_since = time.monotonic()
         self._unsaved = False
         self._finished = FinishedTrials(records.run.carried / "finished")
         self._series = RolloutSeries(spec, pools.training, records.run.carried)
@@ -134,15 +134,13 @@ class CampaignWork:
     async def rollout_ended(self, rollout_id: int, batch: Batch, metrics: Metrics) -> None:
         """Metrics, event, progress line and, where due, an evaluation."""
         assert isinstance(batch, RolloutResult)
-        now = time.monotonic()
-        seconds, self._rollout_began = now - self._rollout_began, now
         merged = {**metrics, **batch.metrics}
         train = {name: value for name, value in merged.items() if name.startswith("train/")}
         rest = {name: value for name, value in merged.items() if name not in train}
         self._records.metrics.rollout(rollout_id, rest)
         self._records.metrics.train(rollout_id, train)
         self._records.events.write(EventKind.ROLLOUT_ENDED, rollout=rollout_id)
-        self._records.progress(progress_line(rollout_id + 1, self._spec.rollout.num_rollouts, merged, seconds))
+        self._records.progress(progress_line(rollout_id + 1, self._spec.rollout.num_rollouts, merged))
         await self._evaluate_if_due(rollout_id)
         self._note_score(merged)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 
-def progress_line(done: int, planned: int, metrics: Mapping[str, float], seconds: float) -> str:
+def progress_line(done: int, planned: int, metrics: Mapping[str, float]) -> str:
     """What a person wants to see of one rollout; figures that this rollout does not have are left out."""
     lost = metrics.get("terminal/failed", 0.0)
     parts = [
@@ -19,7 +19,8 @@ def progress_line(done: int, planned: int, metrics: Mapping[str, float], seconds
         _figure("entropy", metrics.get("train/entropy_loss"), "{:.2f}"),
         "" if "train/grad_norm" in metrics else "critic only",
         f"{lost:.0f} trials lost" if lost else "",
-        f"{seconds:.1f} s",
+        _figure("rollout s", metrics.get("perf/rollout_time"), "{:.1f}"),
+        _figure("step s", metrics.get("perf/step_time"), "{:.1f}"),
     ]
     return "  ".join(part for part in parts if part)
 

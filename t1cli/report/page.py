@@ -13,8 +13,9 @@ from t1cli.report.facts import Evaluation, Facts
 from t1cli.report.masks import MaskRun, mask_of
 from t1cli.report.plots import Marks, plot
 from t1cli.report.trials import Trial, worth_reading
+from t1cli.watch.counting import OF_RUN
 from t1cli.watch.metrics.registry import registry
-from t1cli.watch.result import DiagnosisResult
+from t1cli.watch.result import DiagnosisResult, RuleResult
 
 SHOWN = (
     "rollout/raw_reward", "terminal/reward_mean", "terminal/accuracy", "terminal/check_rate", "terminal/solved_rate",
@@ -71,7 +72,8 @@ def page(facts: Facts, run: RunDirectory) -> str:
 
 
 def _verdict(facts: Facts) -> str:
-    word = "healthy" if facts.watch.healthy else '<span class="alarm">NOT healthy</span>'
+    word = escape(facts.watch.words)
+    word = word if facts.watch.healthy else f'<span class="alarm">{word}</span>'
     detail = f" ({escape(facts.summary.detail)})" if facts.summary.detail else ""
     done = f"{facts.summary.rollouts_done} of {facts.summary.rollouts_planned or '?'} rollouts"
     return f"<p>Run {escape(facts.summary.state)}{detail} after {done}: {word}.</p>"
@@ -102,16 +104,16 @@ def _alerts(facts: Facts) -> str:
     fired = [rule for rule in facts.watch.rules if rule.fired_at]
     rules = _table(
         "Rules that fired",
-        ("severity", "rule", "first firing (step)", "hours", "GPU-hours after it", "state"),
-        [(r.severity, r.name, str(r.fired_at[0]), _opt(r.hours), _opt(r.gpu_hours_left), r.state) for r in fired],
+        ("severity", "rule", "first firing (rollout)", "hours", "GPU-hours after it", "state"),
+        [(r.severity, r.name, _numbers(r.fired_at[0]), _opt(r.hours), _opt(r.gpu_hours_left), r.state) for r in fired],
     )
     causes = _table(
         "Diagnoses",
-        ("what", "steps", "evidence", "advice"),
+        ("what", "rollouts", "evidence", "advice"),
         [
             (
                 d.name + (" (good news)" if d.healthy else ""),
-                f"{d.from_step}-{d.to_step}",
+                f"{_numbers(d.from_step)}-{_numbers(d.to_step)}",
                 "; ".join(d.evidence),
                 d.advice,
             )
@@ -160,8 +162,8 @@ def _figure(facts: Facts, name: str) -> str:
     meaning = f": {known.meaning} (population: {known.population})" if known else ""
     healthy = f" Healthy: {known.healthy}." if known and known.healthy else ""
     said = f" From {series.finite[0]:.4g} to {series.finite[-1]:.4g} in {len(series.finite)} points."
-    marks = [f"{rule.name} fired at step {', '.join(map(str, rule.fired_at))}" for rule in rules]
-    marks += [f"{what}, steps {first} to {last}" for first, last, what in spans]
+    marks = [f"{rule.name} fired at {OF_RUN.several(rule.fired_at)}" for rule in rules]
+    marks += [f"{what}, {OF_RUN.span(first, last)}" for first, last, what in spans]
     marks += [text for _, text in anchors]
     notes = f" {'; '.join(marks)}." if marks else ""
     caption = f"<strong>{escape(name)}</strong>{escape(meaning)}.{escape(healthy + said + notes)}"
@@ -212,7 +214,7 @@ def _evaluation(facts: Facts) -> str:
     rows = [
         (
             e.name,
-            str(e.rollout),
+            _numbers(e.rollout),
             f"{e.solved} / {e.scored} / {e.scheduled}",
             f"{e.rate:.3f}",
             f"{e.low:.3f} to {e.high:.3f}",
@@ -249,7 +251,8 @@ def _trajectories(facts: Facts, run: RunDirectory) -> str:
 def _trajectory(why: str, trial: Trial, mask: Sequence[MaskRun]) -> str:
     reward = "no reward" if trial.reward is None else f"reward {trial.reward:.3g}"
     checks = "" if trial.total is None else f", {trial.passed} of {trial.total} checks"
-    head = f"{why}: {trial.task} (rollout {trial.rollout}, {reward}{checks}, {len(trial.turns)} turns, {trial.outcome})"
+    of = f"{OF_RUN.one(trial.rollout)}, {reward}{checks}, {len(trial.turns)} turns, {trial.outcome}"
+    head = f"{why}: {trial.task} ({of})"
     trained = trial.outcome == "scored"
     parts = [f"<h3>Task</h3><pre>{escape(_cut(trial.instruction))}</pre>", _mask(mask)]
     for number, turn in enumerate(trial.turns, 1):
@@ -273,12 +276,12 @@ def _mask(mask: Sequence[MaskRun]) -> str:
 
 
 def _rules(facts: Facts) -> str:
-    def state(metric: str, state: str, note: str) -> str:
-        return "not logged by this run" if facts.watch.bindings.get(metric) is None else f"{state} {note}".strip()
+    def state(rule: RuleResult) -> str:
+        return "not logged by this run" if facts.watch.bindings.get(rule.metric) is None else rule.standing
 
     rows = [
-        (r.severity, r.name, r.metric, facts.watch.bindings.get(r.metric) or "-", _step(r.first_breach),
-         ", ".join(map(str, r.fired_at)) or "-", state(r.metric, r.state, r.note))
+        (r.severity, r.name, r.metric, facts.watch.bindings.get(r.metric) or "-", _numbers(r.first_breach),
+         _numbers(*r.fired_at), state(r))
         for r in facts.watch.rules
     ]  # fmt: skip
     head = ("severity", "rule", "metric", "read from", "first breach", "fired at", "state")
@@ -313,5 +316,6 @@ def _opt(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _step(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def _numbers(*steps: int | None) -> str:
+    """Rollouts as people count them."""
+    return ", ".join(str(OF_RUN.number(step)) for step in steps if step is not None) or "-"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from t1cli.errors import BadInput
+from t1cli.watch.counting import OF_RUN
 from t1cli.watch.history import Series
 
 EMA_WEIGHT = 0.1
@@ -49,7 +50,8 @@ def plot(title: str, series: Series, marks: Marks) -> str:
     except ImportError as error:
         raise BadInput("a report needs matplotlib", hint="pip install 't1cli[report]'") from error
     every = max(1, len(series.finite) // MOST_POINTS)
-    steps, values, smooth = series.finite_steps[::every], series.finite[::every], ema(series.finite)[::every]
+    steps = [OF_RUN.number(step) for step in series.finite_steps[::every]]
+    values, smooth = series.finite[::every], ema(series.finite)[::every]
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "t1",
@@ -66,13 +68,14 @@ def plot(title: str, series: Series, marks: Marks) -> str:
         figure = Figure(figsize=(5.6, 2.3), layout="constrained")
         axes = figure.add_subplot()
         for first, last, _ in marks.spans:
-            axes.axvspan(first, max(last, first + 0.5), color=SIGN, alpha=0.15, linewidth=0)
+            begin, end = OF_RUN.number(first), OF_RUN.number(last)
+            axes.axvspan(begin, max(end, begin + 0.5), color=SIGN, alpha=0.15, linewidth=0)
         axes.plot(steps, values, color=RAW, linewidth=0.8)
         axes.plot(steps, smooth, color=SMOOTH, linewidth=1.6)
         for value, _ in marks.anchors:
             axes.axhline(value, color=ANCHOR, linewidth=0.8, linestyle="--")
         for step, _ in marks.alerts:
-            axes.axvline(step, color=ALARM, linewidth=1.2, linestyle=":")
+            axes.axvline(OF_RUN.number(step), color=ALARM, linewidth=1.2, linestyle=":")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
         axes.set_xlabel("rollout", color=INK)
         axes.spines[["top", "right"]].set_visible(False)

@@ -31,8 +31,8 @@ def print_curves(facts: Facts) -> None:
         answer().print(f"{name:<{width}}  {curve(values):<{WIDTH}}  {values[0]:.4g} -> {values[-1]:.4g}")
     for rule in facts.watch.rules:
         if rule.fired_at:
-            answer().print(f"! {rule.severity} {rule.name} at step {rule.fired_at[0]}")
-    answer().print("healthy" if facts.watch.healthy else "NOT healthy")
+            answer().print(f"! {rule.severity} {rule.name} at {facts.watch.counting.one(rule.fired_at[0])}")
+    answer().print(facts.watch.words)
 
 
 def print_written(path: Path, size: int) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from t1cli.ui.console import answer
+from t1cli.watch.counting import OF_RUN, Counting
 from t1cli.watch.engine import Engine, RuleState
 
 LIVE_STATES = ("firing", "pending")
@@ -39,29 +40,37 @@ class Footer:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, engine: Engine) -> None:
+    def show(self, engine: Engine, counting: Counting = OF_RUN) -> None:
         """Draw the state of the rules now."""
         if self._live is not None:
-            self._live.update(footer(engine, self._clock()), refresh=True)
+            self._live.update(footer(engine, self._clock(), counting), refresh=True)
 
 
-def footer(engine: Engine, now: float) -> RenderableType:
+def footer(engine: Engine, now: float, counting: Counting = OF_RUN) -> RenderableType:
     """Rules that fire or are about to as a table, the others counted."""
     logged = [state for state in engine.rules if engine.history.get(state.rule.metric) is not None]
     counts = Counter(state.state for state in logged)
     parts = [f"{counts[state]} {state}" for state in ("firing", "pending", "ok", "warming") if counts[state]]
     parts.append(f"{len(engine.rules) - len(logged)} not logged")
     last = engine.history.last_time
-    age = "" if last is None else f"; last step {max(0.0, now - last):.0f} s ago"
+    age = "" if last is None else f"; last {counting.word} {max(0.0, now - last):.0f} s ago"
     summary = Text(f"rules: {', '.join(parts)}{age}")
     shown = [state for state in logged if state.state in LIVE_STATES]
-    return Group(_table(shown), summary) if shown else summary
+    return Group(_table(shown, counting), summary) if shown else summary
 
 
-def _table(states: Sequence[RuleState]) -> Table:
-    table = Table("state", "severity", "rule", "breaching points", "since step", box=None, padding=(0, 2, 0, 0))
+def _table(states: Sequence[RuleState], counting: Counting) -> Table:
+    table = Table(
+        "state", "severity", "rule", "breaching points", f"since {counting.word}", box=None, padding=(0, 2, 0, 0)
+    )
     for state in states:
         since = state.fired_at[-1] if state.state == "firing" and state.fired_at else state.first_breach
         breaching = f"{sum(state.verdicts)} of {state.verdicts.maxlen}"
-        table.add_row(state.state, state.rule.severity, state.rule.name, breaching, str(since))
+        table.add_row(
+            state.state,
+            state.rule.severity,
+            state.rule.name,
+            breaching,
+            "-" if since is None else str(counting.number(since)),
+        )
     return table

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from t1cli.launch import metric_names
 from t1cli.ui.console import answer, aside
+from t1cli.watch.counting import OF_RUN, Counting
 from t1cli.watch.engine import Alert
 from t1cli.watch.lint import Finding
 from t1cli.watch.metrics.registry import registry
@@ -21,15 +22,17 @@ SHOWN = (
     ("EV", metric_names.EXPLAINED_VARIANCE, "{:+.2f}"),
     ("gap", metric_names.LOGPROB_GAP, "{:.4f}"),
     ("lost", "terminal/non_trainable_ratio", "{:.0%}"),
-    ("seconds", "perf/rollout_time", "{:.1f}"),
+    ("rollout s", "perf/rollout_time", "{:.1f}"),
+    ("step s", "perf/step_time", "{:.1f}"),
 )
 
 
 class Lines:
     """Prints one line per rollout, in order, as soon as its training step has been logged too."""
 
-    def __init__(self, total_rollouts: int | None) -> None:
+    def __init__(self, total_rollouts: int | None, counting: Counting = OF_RUN) -> None:
         self._total = total_rollouts
+        self._counting = counting
         self._open: dict[int, dict[str, float]] = {}
         self._printed: int = -1
 
@@ -57,17 +60,19 @@ class Lines:
     def _print(self, step: int, values: Mapping[str, float]) -> None:
         of = f"/{self._total}" if self._total else ""
         parts = [f"{label} {shape.format(values[name])}" for label, name, shape in SHOWN if name in values]
-        answer().print(f"rollout {step + 1}{of}  " + "  ".join(parts))
+        answer().print(f"{self._counting.one(step)}{of}  " + "  ".join(parts))
 
 
-def print_alert(alert: Alert) -> None:
-    """One alert: severity in words, what was seen, what it means, what to do."""
+def print_alert(alert: Alert, counting: Counting = OF_RUN) -> None:
+    """One alert: severity in words, what was seen, what it means, what to do. Good news carries no alarm."""
     ids = f" [{', '.join(alert.catalogue)}]" if alert.catalogue else ""
-    console = answer()
-    if alert.severity == "diagnosis":
-        console.print(f"! {alert.rule}{ids} at step {alert.step}: {alert.says}")
-    else:
-        console.print(f"! {alert.severity} {alert.rule}{ids} at step {alert.step}: {alert.says}")
+    console, at = answer(), counting.one(alert.step)
+    if alert.good:
+        console.print(f"✓ {alert.rule} (good news){ids}, from {at} on: {alert.says}")
+        console.print(f"  note: {alert.advice}")
+        return
+    severity = "" if alert.severity == "diagnosis" else f"{alert.severity} "
+    console.print(f"! {severity}{alert.rule}{ids} at {at}: {alert.says}")
     if alert.value is not None and alert.threshold is not None:
         console.print(f"  saw:  {alert.metric} = {alert.value:.4g}, threshold {alert.threshold:.4g}")
     if alert.advice:
@@ -88,29 +93,30 @@ def print_blind(reason: str, seconds: float) -> None:
 
 def print_result(result: WatchResult) -> None:
     """The rule table, bindings that are not the metric's own name, diagnoses, and the verdict."""
-    console = answer()
+    console, counting = answer(), result.counting
     console.print()
     console.print(f"  {'severity':<8} {'rule':<26} {'first breach':>12} {'first firing':>12}  state")
     for rule in result.rules:
-        fired = str(rule.fired_at[0]) if rule.fired_at else "-"
-        breach = "-" if rule.first_breach is None else str(rule.first_breach)
+        fired = str(counting.number(rule.fired_at[0])) if rule.fired_at else "-"
+        breach = "-" if rule.first_breach is None else str(counting.number(rule.first_breach))
         console.print(f"  {rule.severity:<8} {rule.name:<26} {breach:>12} {fired:>12}  {_state(rule, result)}".rstrip())
     for metric, logged in result.bindings.items():
         if logged is not None and logged != metric and not logged.startswith("="):
             console.print(f"  {metric} <- {logged}")
     for diagnosis in result.diagnoses:
         good = " (good news)" if diagnosis.healthy else ""
-        console.print(f"diagnosis: {diagnosis.name}{good}, steps {diagnosis.from_step} to {diagnosis.to_step}")
+        held = counting.span(diagnosis.from_step, diagnosis.to_step)
+        console.print(f"diagnosis: {diagnosis.name}{good}, {held}")
         console.print(f"  evidence: {'; '.join(diagnosis.evidence)}")
         console.print(f"  advice:   {diagnosis.advice}")
     if result.stop is not None:
         hours = "" if result.stop.hours is None else f", {result.stop.hours:.1f} h into the run"
         saved = "" if result.stop.gpu_hours_saved is None else f": {result.stop.gpu_hours_saved:.0f} GPU-hours saved"
-        console.print(f"stop: {result.stop.rule} at step {result.stop.step}{hours}{saved}")
+        console.print(f"stop: {result.stop.rule} at {counting.one(result.stop.step)}{hours}{saved}")
     if result.run_state is not None:
         detail = f": {result.run_detail}" if result.run_detail else ""
         console.print(f"run {result.run_state} after {result.last_step + 1} rollouts{detail}")
-    console.print("healthy" if result.healthy else "NOT healthy")
+    console.print(result.words)
 
 
 def _state(rule: RuleResult, result: WatchResult) -> str:
@@ -118,8 +124,7 @@ def _state(rule: RuleResult, result: WatchResult) -> str:
         return "not logged by this run"
     left = "" if rule.gpu_hours_left is None or not rule.fired_at else f"  {rule.gpu_hours_left:.0f} GPU-hours after it"
     again = f"  fired {len(rule.fired_at)} times" if len(rule.fired_at) > 1 else ""
-    note = rule.note.removeprefix("warming ") if rule.state in ("warming", "pending") else ""
-    return f"{rule.state} {note}".rstrip() + again + left
+    return rule.standing + again + left
 
 
 def print_lint(findings: Sequence[Finding]) -> None:
@@ -142,11 +147,11 @@ def print_rule_tests(outcomes: Sequence[TestOutcome]) -> None:
 
 
 def print_sweep(rule: str, outcome: Sequence[Swept]) -> None:
-    """One line per threshold and history; on a control a firing is a false alarm."""
+    """One line per threshold and history, as the history counts; on a control a firing is a false alarm."""
     console = answer()
     console.print(f"{rule}\n  {'threshold':>10}  {'first firing':>12}  {'GPU-hours':>10}  history")
     for one in outcome:
-        fired = "never" if one.fired_at is None else str(one.fired_at)
+        fired = "never" if one.fired_at is None else str(one.counting.number(one.fired_at))
         hours = "-" if one.gpu_hours is None else f"{one.gpu_hours:.0f}"
         kind = ", healthy" + (": FALSE ALARM" if one.fired_at is not None else "") if one.control else ""
         console.print(f"  {one.threshold:>10g}  {fired:>12}  {hours:>10}  {one.history}{kind}")

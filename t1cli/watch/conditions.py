@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from t1cli.errors import BadInput
 from t1cli.watch.expression import VARIABLES, Absent, Context, evaluate, variables_of
 from t1cli.watch.history import History, Series
-from t1cli.watch.rule import Baseline, Condition, Pack
+from t1cli.watch.rule import Condition, Pack
 
 OVERDUE_CADENCES = 3
 """A metric is absent when it has been silent for this many of its own cadences."""
@@ -60,11 +60,11 @@ class Judge:
         window = self.scaled(condition.window)
         needed = max(window, self.scaled(condition.min_points) if condition.min_points else 0)
         if len(series.finite) < needed:
-            return Judgement(None, None, None, f"warming ({len(series.finite)}/{needed})")
+            return Judgement(None, None, None, self._warming(condition, series))
         value = aggregate(series.finite[-window:], condition.aggregate)
         base = frozen if frozen is not None else self._baseline(condition, series, history.last_step)
         if condition.baseline is not None and base is None:
-            return Judgement(None, value, None, self._warming(condition, condition.baseline, series))
+            return Judgement(None, value, None, self._warming(condition, series))
         return self._compare(condition, value, base, instead)
 
     def scaled(self, points: int) -> int:
@@ -78,7 +78,7 @@ class Judge:
     def _absent(self, condition: Condition, history: History) -> Judgement:
         silent = history.frames_since(condition.point_of)
         if history.frame + 1 < max(condition.min_points, OVERDUE_CADENCES):
-            return Judgement(None, None, None, f"warming ({history.frame + 1}/{condition.min_points})")
+            return Judgement(None, None, None, f"warming: {history.frame + 1} of {condition.min_points} steps")
         if silent is None:
             return Judgement(True, float(history.frame + 1), 0.0, "never logged")
         series = history.get(condition.point_of)
@@ -115,12 +115,16 @@ class Judge:
             return series.best_mean(points)
         return aggregate(taken, wanted.statistic) if len(taken) == points else None
 
-    def _warming(self, condition: Condition, wanted: Baseline, series: Series) -> str:
-        if wanted.of == "run":
+    def _warming(self, condition: Condition, series: Series) -> str:
+        """How many points there are and how many a verdict needs, window and baseline together."""
+        wanted, window = condition.baseline, self.scaled(condition.window)
+        needed = max(window, self.scaled(condition.min_points) if condition.min_points else 0)
+        if wanted is not None and wanted.of == "run" and len(series.finite) >= needed:
             return f"no baseline in {wanted.run}"
-        beside = self.scaled(condition.window) if wanted.of == "prior" else 0
-        skip = self.scaled(wanted.skip) if wanted.skip else 0
-        return f"warming ({len(series.finite)}/{self.scaled(wanted.points) + beside + skip})"
+        if wanted is not None and wanted.of != "run":
+            skip = self.scaled(wanted.skip) if wanted.skip else 0
+            needed = max(needed, self.scaled(wanted.points) + skip + (window if wanted.of == "prior" else 0))
+        return f"warming: {len(series.finite)} of {needed} points"
 
 
 def check_variables(packs: tuple[Pack, ...], variables: Mapping[str, float]) -> None:

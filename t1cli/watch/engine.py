@@ -34,6 +34,8 @@ class Alert:
     catalogue: tuple[str, ...]
     segment: int = 0
     """How often the run had been resumed at an earlier step."""
+    good: bool = False
+    """Whether it is a reading that is good news."""
 
     @property
     def key(self) -> str:
@@ -54,6 +56,8 @@ class RuleState:
     frozen: float | None = None
     recovered: int = 0
     missing: bool = False
+    judged: int = 0
+    """Points that were judged so far."""
 
 
 @dataclass
@@ -80,6 +84,7 @@ class Engine:
         window_scale: float = 1.0,
         protect: int = 0,
         other_runs: Mapping[str, History] | None = None,
+        one_machine: bool = False,
     ) -> None:
         check_variables(tuple(packs), variables)
         self.history = History()
@@ -88,6 +93,7 @@ class Engine:
         self._judge = Judge(variables, window_scale, other_runs)
         self._variables = variables
         self._protect = protect
+        self._one_machine = one_machine
         # A later pack's rule replaces an earlier one of the same name: shared rules count once, a campaign's own wins.
         rules = {rule.name: rule for pack in packs for rule in pack.rules}
         self.rules = [RuleState(rule, deque(maxlen=self._patience(rule)[1])) for rule in rules.values()]
@@ -149,6 +155,20 @@ class Engine:
         needed = self._judge.scaled(rule.for_points)
         return needed, max(needed, self._judge.scaled(rule.of)) if rule.of else needed
 
+    def could_fire(self, state: RuleState) -> bool:
+        """Whether a rule has had the points and the time to fire; a rule that has fired had them."""
+        needed, _ = self._patience(state.rule)
+        had = state.judged >= needed and self.history.last_step >= self._season(state.rule)
+        return had or bool(state.fired_at)
+
+    def advice(self, diagnosis: Diagnosis) -> str:
+        """What to do about it where this run runs."""
+        return (
+            diagnosis.advice_on_one_machine
+            if self._one_machine and diagnosis.advice_on_one_machine
+            else diagnosis.advice
+        )
+
     def _advance(self, state: RuleState, here: Mapping[str, float], step: int) -> list[Alert]:
         """Only a new point of the rule's own metric moves its patience, unless the metric's absence means something."""
         rule = state.rule
@@ -177,6 +197,7 @@ class Engine:
         if judgement.breach is None:
             state.note = judgement.note
             return []
+        state.judged += 1
         if judgement.breach and not self._all_hold(state.rule):
             judgement = Judgement(False, judgement.value, judgement.threshold)
         return self._breach(state, step, judgement) if judgement.breach else self._good(state)
@@ -197,7 +218,7 @@ class Engine:
         if needed == of:
             state.verdicts.clear()
         elif any(state.verdicts):
-            state.state = "pending"
+            state.state, state.note = "pending", self._patience_used(state)
         return []
 
     def _breach(self, state: RuleState, step: int, judgement: Judgement) -> list[Alert]:
@@ -209,7 +230,7 @@ class Engine:
         state.frozen = judgement.base if state.frozen is None else state.frozen
         if state.state == "firing":
             return []
-        state.state = "pending"
+        state.state, state.note = "pending", self._patience_used(state)
         if sum(state.verdicts) < self._patience(rule)[0] or not self._in_season(rule, step):
             return []
         if rule.second_sign and not any(self._judge.judge(sign, self.history).breach for sign in rule.second_sign):
@@ -219,10 +240,18 @@ class Engine:
         state.fired_at.append(step)
         return [self._alert(rule, step, judgement.value, judgement.threshold)]
 
+    def _patience_used(self, state: RuleState) -> str:
+        needed, of = self._patience(state.rule)
+        among = f", among {of}" if of > needed else ""
+        return f"{sum(state.verdicts)} of the {needed} breaching points it takes{among}"
+
     def _in_season(self, rule: Rule, step: int) -> bool:
+        return step >= self._season(rule) and (rule.until is None or step < self._judge.scaled(rule.until))
+
+    def _season(self, rule: Rule) -> int:
+        """The first step at which the rule may fire."""
         first = self._judge.scaled(rule.after) if rule.after else 0
-        first = max(first, self._protect if rule.severity == "stop" else 0)
-        return step >= first and (rule.until is None or step < self._judge.scaled(rule.until))
+        return max(first, self._protect if rule.severity == "stop" else 0)
 
     def _alert(
         self, rule: Rule, step: int, value: float | None, threshold: float | None, *, severity: str = "", says: str = ""
@@ -252,10 +281,11 @@ class Engine:
         held.first = step if held.first is None else held.first
         held.last, held.evidence, held.steps = step, evidence, held.steps + 1
         began, held.holds = not held.holds, True
-        if not began:
+        # Bad news is told whenever it begins again, good news once.
+        if not began or (diagnosis.healthy and held.steps > 1):
             return None
         return Alert(f"diagnosis: {diagnosis.name}", "diagnosis", step, None, None, "", "; ".join(evidence),
-                     diagnosis.advice, diagnosis.catalogue, self.segment)  # fmt: skip
+                     self.advice(diagnosis), diagnosis.catalogue, self.segment, diagnosis.healthy)  # fmt: skip
 
     def _evidence(self, diagnosis: Diagnosis, step: int) -> tuple[str, ...] | None:
         """What each sign saw; None when the diagnosis does not hold."""

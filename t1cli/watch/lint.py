@@ -124,6 +124,6 @@ def _misfires(pack: Pack) -> list[tuple[str, tuple[str, str]]]:
                 engine.observe(row)
         for state in engine.rules:
             if state.fired_at and state.rule.severity != "notice":
-                message = f"fires at step {state.fired_at[0]} of the public run {name}, where nothing is wrong"
+                message = f"fires at rollout {state.fired_at[0]} of the public run {name}, where nothing is wrong"
                 found.append((state.rule.name, (message, "compare with the run's own first points instead")))
     return found

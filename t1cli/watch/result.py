@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from t1cli.launch.run_state import RunState, Standing
-from t1cli.watch.engine import DiagnosisState, Engine, RuleState
+from t1cli.watch.counting import OF_FILE, OF_RUN, Counting
+from t1cli.watch.engine import Engine, RuleState
 
 FORMAT_VERSION = 1
+
+
+class Verdict(StrEnum):
+    """What the rules say of a run."""
+
+    HEALTHY = "healthy"
+    NOT_HEALTHY = "not_healthy"
+    TOO_SHORT = "too_short"
+    """Nothing fired, but the rules that would tell whether it learns have not had their points."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,16 @@ class RuleResult:
     """Hours of the run when it fired first; None without a clock."""
     gpu_hours_left: float | None
     """GPU-hours that the run went on for after it; None without a clock or a number of GPUs."""
+    could_fire: bool = True
+    """Whether it has had the points and the time to fire."""
+    settles: bool = False
+
+    @property
+    def standing(self) -> str:
+        """State in words, with how far the points or the patience have come."""
+        if self.state not in ("warming", "pending") or not self.note:
+            return self.state
+        return self.note if self.note.startswith(self.state) else f"{self.state}: {self.note}"
 
 
 @dataclass(frozen=True)
@@ -75,12 +96,42 @@ class WatchResult:
         died = self.run_state in (RunState.FAILED, RunState.DEAD)
         return not died and not any(rule.fired_at and rule.severity != "notice" for rule in self.rules)
 
+    @property
+    def judging(self) -> tuple[RuleResult, ...]:
+        """Rules of severity warning or stop whose metric the run logs."""
+        return tuple(r for r in self.rules if r.severity != "notice" and self.bindings.get(r.metric) is not None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Healthy takes more than silence: a rule that settles could have fired, or half of all where none settles."""
+        if not self.healthy:
+            return Verdict.NOT_HEALTHY
+        settling = [rule.could_fire for rule in self.judging if rule.settles]
+        every = [rule.could_fire for rule in self.judging]
+        enough = any(settling) if settling else bool(every) and 2 * sum(every) >= len(every)
+        return Verdict.HEALTHY if enough else Verdict.TOO_SHORT
+
+    @property
+    def words(self) -> str:
+        """The verdict for people."""
+        if self.verdict is not Verdict.TOO_SHORT:
+            return "healthy" if self.healthy else "NOT healthy"
+        need = sum(not rule.could_fire for rule in self.judging)
+        if not self.judging:
+            return "nothing to judge by: it logs no metric of a rule that warns or stops"
+        return f"too short to judge: {need} of {len(self.judging)} rules still need points"
+
+    @property
+    def counting(self) -> Counting:
+        """How people count its steps."""
+        return OF_FILE if self.run_state is None else OF_RUN
+
     def to_json(self) -> dict[str, Any]:
         """One JSON object with `format_version` first."""
         found = asdict(self)
         for diagnosis in found["diagnoses"]:
             diagnosis["from"], diagnosis["to"] = diagnosis.pop("from_step"), diagnosis.pop("to_step")
-        return {"format_version": FORMAT_VERSION, "healthy": self.healthy, **found}
+        return {"format_version": FORMAT_VERSION, "healthy": self.healthy, "verdict": self.verdict, **found}
 
 
 @dataclass(frozen=True)
@@ -104,8 +155,8 @@ class RunClock:
 
 def summarize(engine: Engine, name: str, clock: RunClock, run: Standing | None = None) -> WatchResult:
     """Freeze an engine's state."""
-    rules = tuple(_rule(state, clock) for state in engine.rules)
-    diagnoses = _diagnoses(engine.diagnoses)
+    rules = tuple(_rule(state, clock, could_fire=engine.could_fire(state)) for state in engine.rules)
+    diagnoses = _diagnoses(engine)
     steps = [series.steps[0] for series in engine.history.series.values() if series.steps]
     return WatchResult(
         name,
@@ -120,15 +171,15 @@ def summarize(engine: Engine, name: str, clock: RunClock, run: Standing | None =
     )
 
 
-def _diagnoses(states: Sequence[DiagnosisState]) -> tuple[DiagnosisResult, ...]:
+def _diagnoses(engine: Engine) -> tuple[DiagnosisResult, ...]:
     """Each cause once, although several packs may know different signs of it."""
     found: dict[str, DiagnosisResult] = {}
-    for state in states:
+    for state in engine.diagnoses:
         if state.first is None or state.last is None:
             continue
         d = state.diagnosis
         new = DiagnosisResult(
-            d.name, state.first, state.last, state.steps, state.evidence, d.advice, d.healthy, d.catalogue
+            d.name, state.first, state.last, state.steps, state.evidence, engine.advice(d), d.healthy, d.catalogue
         )
         old = found.get(d.name)
         found[d.name] = new if old is None else _joined(old, new)
@@ -149,7 +200,7 @@ def binding(engine: Engine, metric: str) -> str | None:
     return engine.binder.bound.get(metric, metric)
 
 
-def _rule(state: RuleState, clock: RunClock) -> RuleResult:
+def _rule(state: RuleState, clock: RunClock, *, could_fire: bool) -> RuleResult:
     rule, fired = state.rule, tuple(state.fired_at)
     return RuleResult(
         rule.name,
@@ -161,6 +212,8 @@ def _rule(state: RuleState, clock: RunClock) -> RuleResult:
         state.note,
         clock.hours(fired[0]) if fired else None,
         clock.gpu_hours_left(fired[0]) if fired else None,
+        could_fire,
+        rule.settles,
     )
 
 

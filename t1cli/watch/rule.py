@@ -120,6 +120,8 @@ class Rule(Condition):
     """A stop rule needs a second sign, or this explicit word that one sign is enough."""
     optional: bool = False
     """Whether the run may lack the metric."""
+    settles: bool = False
+    """Whether a run is too short to be called healthy until this rule, or another that settles, could have fired."""
     catalogue: tuple[str, ...] = ()
     """Rows of the failure catalogue."""
     says: str = ""
@@ -159,6 +161,8 @@ class Diagnosis(_Part):
     """Rows of the failure catalogue."""
     advice: str
     """What to do about it."""
+    advice_on_one_machine: str = ""
+    """Instead of `advice` where the campaign runs on the embedded engine, which has no GPUs to add."""
 
 
 class Derived(_Part):

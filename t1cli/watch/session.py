@@ -65,6 +65,7 @@ class Session:
             window_scale=self.opened.window_scale,
             protect=self.opened.protect if self.opened.run is not None else 0,
             other_runs=self.other_runs,
+            one_machine=self.opened.one_machine,
         )
         self._frames = Frames(self.opened.reorder_steps)
         self._times: dict[int, float] = {}

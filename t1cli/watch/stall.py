@@ -48,8 +48,8 @@ class StallClock:
             self._step,
             now - self._time,
             limit,
-            "seconds since the last step",
-            f"no step for {now - self._time:.0f} s where {usual:.0f} s are usual, and the run still lives",
+            "seconds since the last rollout",
+            f"no rollout for {now - self._time:.0f} s where {usual:.0f} s are usual, and the run still lives",
             "collection at 0 with live trials is the mark of a file descriptor limit (1024) on the head's raylet; "
             "first steps after a cold start may only be compiling",
             ("S8", "C4"),

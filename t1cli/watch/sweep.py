@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from t1cli.errors import BadInput
+from t1cli.watch.counting import OF_FILE, OF_RUN, Counting
 from t1cli.watch.engine import Engine
 from t1cli.watch.frames import Frames
 from t1cli.watch.packs import load_packs
@@ -26,6 +27,13 @@ class Swept:
     fired_at: int | None
     gpu_hours: float | None
     """From the firing to the end: saved, or on a control wrongly killed."""
+    of_run: bool = False
+    """Whether the history is a run of t1, whose rollouts people count from 1."""
+
+    @property
+    def counting(self) -> Counting:
+        """How people count the history's steps."""
+        return OF_RUN if self.of_run else OF_FILE
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[float, ...]]:
@@ -71,7 +79,8 @@ class Sweep:
         fired = engine.rules[0].fired_at
         clock = RunClock({row.step: row.time for row in frames if row.time is not None}, self.gpus)
         step = fired[0] if fired else None
-        return Swept(threshold, opened.name, control, step, None if step is None else clock.gpu_hours_left(step))
+        hours = None if step is None else clock.gpu_hours_left(step)
+        return Swept(threshold, opened.name, control, step, hours, of_run=opened.run is not None)
 
 
 def with_threshold(rule: Rule, threshold: float) -> Rule:

@@ -98,7 +98,9 @@ def test_follows_a_living_run_to_its_end_one_line_per_rollout(
     run.end()
     rest, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert rest.splitlines()[-2:] == ["run finished after 6 rollouts", "healthy"]
+    finished, verdict = rest.splitlines()[-2:]
+    assert finished == "run finished after 6 rollouts"
+    assert verdict.startswith("too short to judge: ")
     assert "\x1b" not in rest
 
 

@@ -45,7 +45,8 @@ class Actions:
             self._pause = PauseAction(run, self._journal, rules, allowed=allowed.pause)
             self._pin = PinAction(run, allowed.pin_metric) if allowed.pin_metric else None
             self._wandb = WandbAlerts(run, self._journal) if allowed.wandb_alert else None
-        hook = webhook(allowed.webhook, session.opened.name, self._journal) if allowed.webhook else None
+        name, counting = session.opened.name, session.opened.counting
+        hook = webhook(allowed.webhook, name, self._journal, counting=counting) if allowed.webhook else None
         self._deliveries = [one for one in (hook, self._wandb and self._wandb.delivery) if one]
 
     def alert(self, raised: Alert) -> list[str]:

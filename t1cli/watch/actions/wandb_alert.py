@@ -10,6 +10,7 @@ from t1cli.launch.run_files import saved_spec
 from t1cli.launch.trackers.wandb_tracker import quiet_settings
 from t1cli.watch.actions.delivery import Delivery
 from t1cli.watch.actions.journal import Journal, watch_dir
+from t1cli.watch.counting import OF_RUN
 from t1cli.watch.engine import Alert
 
 _LEVELS = {"warning": "WARN", "stop": "ERROR"}
@@ -36,7 +37,7 @@ class WandbAlerts:
 
         try:
             self._wandb = self._wandb or self._opened()
-            text = f"{alert.says}\n{alert.advice}\n{alert.metric} = {alert.value} at step {alert.step}"
+            text = f"{alert.says}\n{alert.advice}\n{alert.metric} = {alert.value} at {OF_RUN.one(alert.step)}"
             self._wandb.alert(f"{self._run.name}: {alert.rule}"[:63], text, _LEVELS[alert.severity])
         except wandb.Error as error:
             raise OSError("not accepted") from error

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from t1cli.watch.actions.delivery import Delivery
 from t1cli.watch.actions.journal import Journal
+from t1cli.watch.counting import OF_RUN, Counting
 from t1cli.watch.engine import Alert
 
 TIMEOUT_SECONDS = 10.0
@@ -22,11 +23,13 @@ def post(url: str, body: bytes) -> None:
         pass
 
 
-def webhook(url: str, run_name: str, journal: Journal | None, *, send: Post = post) -> Delivery:
-    """Deliveries to an address, which may be a secret and is never told."""
+def webhook(
+    url: str, run_name: str, journal: Journal | None, *, counting: Counting = OF_RUN, send: Post = post
+) -> Delivery:
+    """Deliveries to an address, which may be a secret and is never told. `text` is for people, `step` for programs."""
 
     def deliver(alert: Alert) -> None:
-        text = f"{run_name}: {alert.severity} {alert.rule} at step {alert.step}: {alert.says}"
+        text = f"{run_name}: {alert.severity} {alert.rule} at {counting.one(alert.step)}: {alert.says}"
         body = json.dumps({"format_version": 1, "run": run_name, "text": text, **asdict(alert)}, default=str)
         send(url, body.encode())
 

@@ -14,6 +14,7 @@ from t1cli.launch.lock import runs_now
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_state import RunState, Standing, standing
+from t1cli.watch.counting import OF_FILE, OF_RUN, Counting
 from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.csv_file import CsvFile
 from t1cli.watch.sources.metrics_file import MetricsFile
@@ -45,6 +46,13 @@ class Opened:
     """Whether the spec lets stop rules stop the run."""
     gpus: float = 0.0
     """GPUs of the run, as its plan says."""
+    one_machine: bool = False
+    """Whether the campaign runs on the embedded engine."""
+
+    @property
+    def counting(self) -> Counting:
+        """How people count its steps."""
+        return OF_FILE if self.run is None else OF_RUN
 
     def run_end(self) -> Standing | None:
         """How the run behind the source stands; None for a mere file."""
@@ -123,6 +131,7 @@ def _open_run(run: RunDirectory) -> Opened:
         reorder_steps=1 if rollout.get("pipeline", "sync") == "sync" else 2,
         allow_stop=watch.get("allow_stop") is True,
         gpus=_gpus(run),
+        one_machine=_block(spec, "engine").get("kind") == "embedded",
         total_rollouts=_count(rollout, "num_rollouts", 1) if "num_rollouts" in rollout else None,
     )
 

@@ -96,8 +96,8 @@ def test_every_firing_is_marked_on_its_plot(run: RunDirectory) -> None:
     for steps in ((5,), (5, 20, 31)):
         watch = replace(facts.watch, rules=(replace(once, fired_at=steps),))
         texts.append(page(replace(facts, watch=watch), run))
-    assert f"{once.name} fired at step 5." in texts[0] or f"{once.name} fired at step 5;" in texts[0]
-    assert f"{once.name} fired at step 5, 20, 31" in texts[1]
+    assert f"{once.name} fired at rollout 6." in texts[0] or f"{once.name} fired at rollout 6;" in texts[0]
+    assert f"{once.name} fired at rollouts 6, 21, 32" in texts[1]
     dotted = [text.count("stroke: var(--alarm)") for text in texts]
     assert dotted == [1, 3]
 

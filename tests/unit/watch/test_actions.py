@@ -191,7 +191,8 @@ def test_webhook_posts_json_over_http(run: RunDirectory) -> None:
     webhook(f"http://127.0.0.1:{server.server_port}/hook", "r", Journal(run)).consider(STOP)
     server.shutdown()
     server.server_close()
-    assert got[0]["text"] == "r: stop signal-dead at step 61: no signal"
+    assert got[0]["text"] == "r: stop signal-dead at rollout 62: no signal"
+    assert got[0]["step"] == 61
     assert got[0]["format_version"] == 1
 
 

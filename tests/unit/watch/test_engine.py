@@ -51,7 +51,7 @@ def test_no_verdict_before_the_baseline_is_full() -> None:
     for step in range(7):
         engine.observe(Row(step, {"m": 1.0}))
     assert engine.rules[0].state == "warming"
-    assert "7/8" in engine.rules[0].note
+    assert "7 of 8 points" in engine.rules[0].note
 
 
 def test_nan_neither_breaches_nor_clears() -> None:

@@ -27,7 +27,7 @@ def test_firing_and_pending_rules_are_listed_and_the_rest_counted() -> None:
     text = stream.getvalue()
     assert "hot" in text
     assert "3 of 9" in text
-    assert "rules: 1 firing, 1 pending, 1 ok, 1 not logged; last step 10 s ago" in text
+    assert "rules: 1 firing, 1 pending, 1 ok, 1 not logged; last rollout 10 s ago" in text
     assert "fine" not in text
 
 

@@ -43,8 +43,8 @@ def test_shipped_packs_use_known_metrics_only() -> None:
     ours = [name for name in shipped_packs() if name != "postmortem-verbatim"]
     assert lint_packs(ours) == ()
     says = " ".join(finding.message for finding in lint_packs(["postmortem-verbatim"]))
-    assert "steps 30, 30 and 41" in says
-    assert "fires at step 30 of the public run verl_grpo_qwen1.5b_healthy" in says
+    assert "rollouts 30, 30 and 41" in says
+    assert "fires at rollout 30 of the public run verl_grpo_qwen1.5b_healthy" in says
 
 
 def test_a_misspelt_metric_of_trials_is_found_and_the_right_one_named(tmp_path: Path) -> None:
