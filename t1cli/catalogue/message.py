@@ -20,14 +20,26 @@ def message_text(node: ast.expr | None, bound: Bound, depth: int = 0) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(message_text(part, bound, depth) for part in node.values)
     if isinstance(node, ast.FormattedValue):
-        return f"‹{_short(node.value)}›"
+        return _command(node.value, bound, depth) or f"‹{_short(node.value)}›"
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return message_text(node.left, bound, depth) + message_text(node.right, bound, depth)
     if isinstance(node, ast.IfExp):
         return message_text(node.body, bound, depth) or message_text(node.orelse, bound, depth)
     if isinstance(node, ast.Name) and depth < _DEEPEST and node.id in bound:
         return message_text(bound[node.id], bound, depth + 1)
-    return f"‹{_short(node)}›"
+    return _command(node, bound, depth) or f"‹{_short(node)}›"
+
+
+def _command(node: ast.expr, bound: Bound, depth: int) -> str:
+    """A command to paste: `loaded.again("plan", …)` is about the experiment, `command_line("runs", …)` about none."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return ""
+    made_by = _short(node.func)
+    if made_by not in ("again", "command line"):
+        return ""
+    words = [message_text(word, bound, depth) for word in node.args]
+    about = ["SPEC"] if made_by == "again" else []
+    return " ".join(["t1", words[0], *about, *words[1:]])
 
 
 def bound_names(function: ast.AST) -> dict[str, ast.expr]:

@@ -22,6 +22,7 @@ def command(
     from t1cli.launch.metric_names import LOGPROB_GAP
     from t1cli.launch.metrics_reader import read_metrics, series
     from t1cli.launch.run_files import saved_spec
+    from t1cli.spec.command_line import command_line
     from t1cli.terminal.trajectory.audit_run import audit_run
     from t1cli.ui.audit_view import audit_json, print_audit
     from t1cli.ui.json_view import print_object
@@ -29,7 +30,8 @@ def command(
     found = find_run(run, runs_root(runs_dir))
     files = sorted(found.rollouts.glob("rollout_*.npz"))
     if not files:
-        raise BadInput("no saved rollout in this run", where=str(found.rollouts), hint=f"t1 status {run}")
+        hint = command_line("status", run, runs_dir=runs_dir)
+        raise BadInput("no saved rollout in this run", where=str(found.rollouts), hint=hint)
     logged = read_metrics(found.metrics_jsonl)
     names = {name for row in logged for name in row.values if name.startswith("terminal/")}
     block = saved_spec(found).get("rollout")

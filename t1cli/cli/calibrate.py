@@ -47,6 +47,7 @@ def _sources(names: list[str], spec: str | None, overrides: list[str], runs_dir:
     """Every source with its spec. BadInput names all that do not exist, or have no spec."""
     from t1cli.errors import BadInput, Diagnostic
     from t1cli.plan.calibrate import Source
+    from t1cli.spec.command_line import command_line
     from t1cli.spec.load import load_experiment
 
     given = load_experiment(Path(spec), overrides) if spec is not None else None
@@ -56,7 +57,8 @@ def _sources(names: list[str], spec: str | None, overrides: list[str], runs_dir:
         path, own = _find(name, runs_dir)
         loaded = own or given
         if path is None:
-            problems.append(Diagnostic("no log, directory or run by this name", name, hint="`t1 runs` lists runs"))
+            hint = f"`{command_line('runs', runs_dir=runs_dir)}` lists runs"
+            problems.append(Diagnostic("no log, directory or run by this name", name, hint=hint))
         elif loaded is None:
             hint = "`--spec SPEC` names the experiment that wrote it"
             problems.append(Diagnostic("not a run of t1, so what wrote it is unknown", name, hint=hint))

@@ -41,8 +41,7 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     check_watch_block(loaded)
     options = LaunchOptions(
         runs_root=runs_root(runs_dir),
-        command=_command_so_far(spec, set_, runs_dir, _flags(accept, resume=resume, detach=detach)),
-        stop_command=_command_so_far(spec, set_, runs_dir, ["--stop"]),
+        command=loaded.again("launch", *_flags(accept, resume=resume, detach=detach), runs_dir=runs_dir),
         accepted=frozenset(accept),
         assume_yes=yes,
         resume=resume,
@@ -58,12 +57,6 @@ def _refuse_contradictions(*, dry_run: bool, resume: bool, stop: bool, now: bool
         raise BadInput("--now says how to stop: it needs --stop", where="--now")
     if stop and (dry_run or resume or detach):
         raise BadInput("--stop ends a campaign: it goes with --now and --json only", where="--stop")
-
-
-def _command_so_far(spec: str, overrides: list[str], runs_dir: Path | None, flags: list[str]) -> str:
-    from t1cli.spec.command_line import command_line
-
-    return command_line("launch", spec, overrides=overrides, runs_dir=runs_dir, more=flags)
 
 
 def _flags(accepted: list[str], *, resume: bool, detach: bool) -> list[str]:

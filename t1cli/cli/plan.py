@@ -50,7 +50,7 @@ def command(
 
         print_plot(plan)
     else:
-        _show(plan, exit_code, set_, as_json=json)
+        _show(plan, exit_code, set_, strict=strict, as_json=json)
     return exit_code
 
 
@@ -60,7 +60,7 @@ def _load_script(script: str, overrides: list[str]) -> LoadedSpec:
     return load_script(Path(script), overrides)
 
 
-def _show(plan: Plan, exit_code: ExitCode, overrides: list[str], *, as_json: bool) -> None:
+def _show(plan: Plan, exit_code: ExitCode, overrides: list[str], *, strict: bool, as_json: bool) -> None:
     if as_json:
         from t1cli.ui.json_view import print_object
 
@@ -68,7 +68,7 @@ def _show(plan: Plan, exit_code: ExitCode, overrides: list[str], *, as_json: boo
     else:
         from t1cli.ui.plan_view import print_plan
 
-        print_plan(plan, exit_code=exit_code, overrides=overrides)
+        print_plan(plan, exit_code=exit_code, overrides=overrides, strict=strict)
 
 
 def _explain(loaded: LoadedSpec, plan: Plan, key: str, *, as_json: bool) -> int:

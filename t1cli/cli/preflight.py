@@ -32,7 +32,6 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     from t1cli.plan.build import build_plan
     from t1cli.preflight.repeat import until_green
     from t1cli.preflight.runner import run_preflight
-    from t1cli.spec.command_line import command_line
     from t1cli.spec.load import load_experiment
     from t1cli.ui.json_view import print_object
     from t1cli.ui.preflight_view import print_check, print_skipped, print_summary
@@ -58,8 +57,7 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
         return report.ready and not (strict and report.warned)
 
     def again(command: str, *more: str) -> str:
-        root_given = None if command == "plan" else runs_dir
-        return command_line(command, spec, overrides=set_, runs_dir=root_given, more=more)
+        return loaded.again(command, *more, runs_dir=None if command == "plan" else runs_dir)
 
     report = until_green(
         ask,
@@ -72,5 +70,5 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     else:
         if not (show_all or only):
             print_skipped(report)
-        print_summary(report, plan, again, seconds=time.monotonic() - started)
+        print_summary(report, plan, again, strict=strict, seconds=time.monotonic() - started)
     return ExitCode.YES if green(report) else ExitCode.NO

@@ -20,18 +20,20 @@ def command(
     from dataclasses import asdict
 
     from t1cli.launch.attempts import find_run, runs_root
+    from t1cli.spec.command_line import command_line
     from t1cli.spec.load import load_experiment
     from t1cli.terminal.rewards.rescore import compare, rescore
     from t1cli.ui.json_view import print_object
 
     found = find_run(run, runs_root(runs_dir))
     if found is None:
-        raise BadInput(f"no run {run}", where=str(runs_root(runs_dir)), hint="t1 runs")
+        raise BadInput(f"no run {run}", where=str(runs_root(runs_dir)), hint=command_line("runs", runs_dir=runs_dir))
     spec = load_experiment(found.spec_yaml, set_ or []).spec
     trials = list(rescore(found.trials, spec.reward))
     whole = compare(trials)
     if whole is None:
-        raise BadInput("no scored trial in this run", where=str(found.trials), hint=f"t1 status {run}")
+        hint = command_line("status", run, runs_dir=runs_dir)
+        raise BadInput("no scored trial in this run", where=str(found.trials), hint=hint)
     rollouts = {number: compare(t for t in trials if t.rollout == number) for number in {t.rollout for t in trials}}
     families = {name: compare(t for t in trials if t.family == name) for name in {t.family for t in trials}}
     if json:

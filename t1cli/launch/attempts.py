@@ -8,6 +8,7 @@ from pathlib import Path
 
 from t1cli.errors import BadInput
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.spec.command_line import absolute_runs_dir
 
 _ELSEWHERE = "`--runs-dir` or T1_RUNS_DIR names another place"
 _ATTEMPT = re.compile(r"attempt_[1-9][0-9]{0,8}\Z")
@@ -15,9 +16,7 @@ _ATTEMPT = re.compile(r"attempt_[1-9][0-9]{0,8}\Z")
 
 def runs_root(option: Path | None = None) -> Path:
     """The option, else T1_RUNS_DIR, else `./runs`; absolute."""
-    chosen = option or Path(os.environ.get("T1_RUNS_DIR") or "runs")
-    # A home directory that cannot be found leaves the `~` as it is, like a shell does.
-    root = Path(os.path.abspath(os.path.expanduser(chosen)))
+    root = absolute_runs_dir(option)
     try:
         usable = root.is_dir() or not os.path.lexists(root)
     except OSError as problem:

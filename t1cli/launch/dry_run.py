@@ -11,7 +11,7 @@ from t1cli.launch.attempts import next_attempt
 from t1cli.launch.backend import Invocation
 from t1cli.launch.gates import Refusal, plan_refusals, sort_out, standing_refusals
 from t1cli.launch.lock import refuse_if_held
-from t1cli.launch.proposal import LaunchOptions, Stages
+from t1cli.launch.proposal import LaunchOptions, Stages, stop_command
 from t1cli.launch.resume import attempt_to_resume, resume_refusals
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.plan import Verdict
@@ -74,7 +74,7 @@ def dry_run(loaded: LoadedSpec, options: LaunchOptions, stages: Stages | None = 
     backend = stages.backend(loaded.spec)
     run, refused = _target(loaded, options)
     plan = stages.plan(loaded)
-    refusals = [*refused, *backend.refusals(loaded), *standing_refusals(loaded, run), *plan_refusals(plan)]
+    refusals = [*refused, *backend.refusals(loaded), *standing_refusals(loaded, run), *plan_refusals(plan, loaded)]
     if options.resume and not refused:
         refusals += resume_refusals(loaded, run)
     gated = sort_out(refusals, options.accepted)
@@ -97,7 +97,7 @@ def _target(loaded: LoadedSpec, options: LaunchOptions) -> tuple[RunDirectory, t
     campaign = options.runs_root / loaded.spec.name
     run, refusals = next_attempt(campaign), []
     try:
-        refuse_if_held(campaign, stop_command=options.stop_command)
+        refuse_if_held(campaign, stop_command=stop_command(loaded, options))
     except Refused as refused:
         refusals.append(_as_refusal("running", refused))
     if options.resume:

@@ -14,13 +14,14 @@ from t1cli.launch.gates import DECIDED_AT_START, raise_for, sort_out
 from t1cli.launch.job_log import LOG_NAME
 from t1cli.launch.lock import refuse_if_held
 from t1cli.launch.measured import read_measured
-from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, plan_for
+from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, plan_for, stop_command
 from t1cli.launch.reattach import reattach, settle
 from t1cli.launch.record import RunRecord
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_evaluation import SUFFIX, SlimeEvaluation, refuse_other
 from t1cli.launch.start import Start
 from t1cli.preflight.report import PreflightReport
+from t1cli.spec.command_line import command_line, with_settings
 from t1cli.spec.load import LoadedSpec
 
 _LONGEST_NAME = 64
@@ -51,10 +52,11 @@ def evaluate_as_job(request: EvaluationRequest, dialogue: Dialogue) -> Evaluatio
     run = RunDirectory(Path(record.run_dir))
     found = read_measured(run.path, run.logs / LOG_NAME)
     if found is None:
+        logs = command_line("logs", str(run.path))
         raise CouldNotAsk(
             f"job {record.job_id} left no whole answer behind",
             where=str(run.path),
-            hint=f"`t1 logs {run.path}` shows its log; while the job runs, the same command follows it again",
+            hint=f"`{logs}` shows its log; while the job runs, the same command follows it again",
         )
     assert loaded.spec.evaluation is not None
     return summarise(loaded.spec.evaluation.name, request.checkpoint, found)
@@ -82,7 +84,8 @@ def evaluation_of(loaded: LoadedSpec) -> LoadedSpec:
     name = loaded.spec.name[: _LONGEST_NAME - len(SUFFIX)] + SUFFIX
     # The campaign's own directories hold its checkpoints and their scores; this run adds to neither.
     checkpoint = loaded.spec.checkpoint.model_copy(update={"actor_dir": None, "critic_dir": None})
-    return replace(loaded, spec=loaded.spec.model_copy(update={"name": name, "checkpoint": checkpoint}))
+    spec = loaded.spec.model_copy(update={"name": name, "checkpoint": checkpoint})
+    return replace(loaded, spec=spec, overrides=with_settings(loaded.overrides, [f"name={name}"]))
 
 
 def _campaign(request: EvaluationRequest, loaded: LoadedSpec) -> Path:
@@ -91,7 +94,7 @@ def _campaign(request: EvaluationRequest, loaded: LoadedSpec) -> Path:
 
 def _run(request: EvaluationRequest, loaded: LoadedSpec, dialogue: Dialogue) -> RunRecord:
     campaign, options, backend = _campaign(request, loaded), request.options, request.evaluator
-    refuse_if_held(campaign, stop_command=f"t1 launch {loaded.path} --set name={loaded.spec.name} --stop")
+    refuse_if_held(campaign, stop_command=stop_command(loaded, options))
     occupation = backend.occupation(campaign)
     if occupation is not None and occupation.lives:
         return _follow_again(request, loaded, dialogue, occupation)
@@ -111,5 +114,5 @@ def _follow_again(
 ) -> RunRecord:
     run = latest_attempt(_campaign(request, loaded))
     assert run is not None
-    refuse_other(run, request.checkpoint, occupation.job_id)
+    refuse_other(run, request.checkpoint, occupation.job_id, request.loaded)
     return reattach(loaded, replace(request.options, resume=True), dialogue, occupation)

@@ -15,9 +15,11 @@ from t1cli.errors import CouldNotAsk, T1Error
 from t1cli.launch.backend import End, Progress
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.job_log import JobLog
+from t1cli.launch.next_command import resume_command
 from t1cli.launch.ray_job import RayJob
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.saves import Saves
+from t1cli.spec.command_line import command_line
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ class _Follower:
             self._consider_stopping()
             time.sleep(self._f.times.poll_seconds)
 
+    @property
+    def _resume(self) -> str:
+        return resume_command(self._f.run, None)
+
     def _state(self) -> JobState | None:
         """The job's state; None while the cluster does not answer and patience lasts."""
         try:
@@ -100,7 +106,7 @@ class _Follower:
                 raise CouldNotAsk(
                     f"the cluster has not answered for {away_seconds:.0f} s; job {self._f.job.job_id} may still run",
                     where=self._f.job.address,
-                    hint="`--resume` follows it again, or goes on from the last save if the cluster lost it",
+                    hint=f"`{self._resume}` follows it again, or goes on from the last save if the cluster lost it",
                 ) from problem
             return None
         self._reached = time.monotonic()
@@ -144,9 +150,9 @@ class _Follower:
             raise JobFailed(
                 f"the cluster no longer knows job {state.job_id}: its head was started anew, and the job went with it",
                 where=self._f.job.address,
-                hint="`--resume` goes on from the last save",
+                hint=f"`{self._resume}` goes on from the last save",
             )
         raise JobFailed(
             f"job {state.job_id} failed: {state.message or 'the cluster gives no reason'}",
-            hint="`t1 logs` shows its log",
+            hint=f"`{command_line('logs', str(self._f.run.path))}` shows its log",
         )

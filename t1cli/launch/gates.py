@@ -84,14 +84,15 @@ def raise_for(refusals: Sequence[Refusal], *, command: str) -> None:
     raise error
 
 
-def plan_refusals(plan: Plan) -> tuple[Refusal, ...]:
+def plan_refusals(plan: Plan, loaded: LoadedSpec) -> tuple[Refusal, ...]:
     """Findings of severity `error`, and a verdict of OOM."""
     found = [Refusal(f.id, f.message, f.where, f.fix) for f in plan.findings if f.severity == "error"]
     if plan.verdict == "OOM":
         message = (
             f"plan {plan.digest} says OOM: a GPU's predicted peak is above the {plan.memory.usable_gib:.1f} GiB usable"
         )
-        found.append(Refusal(OOM_ID, message, "", "`t1 plan SPEC --search` finds layouts that fit"))
+        fix = f"`{loaded.again('plan', '--search')}` finds layouts that fit"
+        found.append(Refusal(OOM_ID, message, "", fix))
     return tuple(found)
 
 

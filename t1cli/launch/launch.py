@@ -18,7 +18,7 @@ from t1cli.launch.gates import (
     standing_refusals,
 )
 from t1cli.launch.lock import refuse_if_held
-from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, Stages
+from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, Stages, stop_command
 from t1cli.launch.reattach import reattach, settle
 from t1cli.launch.record import RunRecord
 from t1cli.launch.resume import attempt_to_resume, resume_refusals
@@ -36,7 +36,7 @@ def launch(loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, stage
     """
     stages = stages or Stages()
     campaign = options.runs_root / loaded.spec.name
-    refuse_if_held(campaign, stop_command=options.stop_command)
+    refuse_if_held(campaign, stop_command=stop_command(loaded, options))
     backend = stages.backend(loaded.spec)
     occupation = backend.occupation(campaign)
     if occupation is not None and occupation.lives and options.resume:
@@ -60,7 +60,9 @@ def _pass_gates(
 ) -> Proposal:
     run = _target(loaded, options)
     plan = stages.plan(loaded)
-    before = _gate(options, [*former, *backend.refusals(loaded), *_static(loaded, run, options), *plan_refusals(plan)])
+    before = _gate(
+        options, [*former, *backend.refusals(loaded), *_static(loaded, run, options), *plan_refusals(plan, loaded)]
+    )
     if not options.assume_yes and not dialogue.can_ask():
         raise Refused(
             "nothing was started: there is no terminal to ask on, and no --yes", hint=f"`{options.command} --yes`"

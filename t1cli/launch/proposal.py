@@ -28,8 +28,6 @@ class LaunchOptions:
     assume_yes: bool = False
     resume: bool = False
     detach: bool = False
-    stop_command: str = "t1 launch SPEC --stop"
-    """What ends the campaign that this launch is about, for messages."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,11 @@ class Proposal:
     """Rollout that comes next after the checkpoint; None without one."""
     changes: Mapping[str, tuple[object, object]] = field(default_factory=dict)
     """Dotted keys that differ from the campaign's latest attempt: old and new value."""
+
+
+def stop_command(loaded: LoadedSpec, options: LaunchOptions) -> str:
+    """What ends the campaign that this launch is about, for messages."""
+    return loaded.again("launch", "--stop", runs_dir=options.runs_root)
 
 
 class Dialogue(Protocol):

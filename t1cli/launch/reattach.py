@@ -7,7 +7,7 @@ from t1cli.launch.attempts import latest_attempt, point_latest
 from t1cli.launch.backend import Job, Occupation
 from t1cli.launch.campaign_process import log_of, run_to_its_end
 from t1cli.launch.lock import hand_over, mutex, release, take
-from t1cli.launch.proposal import Dialogue, LaunchOptions
+from t1cli.launch.proposal import Dialogue, LaunchOptions, stop_command
 from t1cli.launch.record import RunRecord
 from t1cli.launch.resume import attempt_to_resume
 from t1cli.launch.run_directory import RunDirectory
@@ -21,7 +21,7 @@ def reattach(loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, occ
     Raises Refused when the spec is another campaign's, and whatever following raises.
     """
     run, record = attempt_to_resume(options.runs_root / loaded.spec.name, loaded)
-    _take(run, options)
+    _take(run, loaded, options)
     point_latest(run)
     _follow(loaded, options, dialogue, occupation, (run, record))
     return record
@@ -32,7 +32,7 @@ def settle(loaded: LoadedSpec, options: LaunchOptions, dialogue: Dialogue, occup
     run = latest_attempt(options.runs_root / loaded.spec.name)
     if run is None or occupation.follow is None:
         return
-    _take(run, options)
+    _take(run, loaded, options)
     try:
         with log_of(run, echo=dialogue.progress) as progress:
             started = occupation.follow(Job(run, grounded_spec(loaded), True, False, progress))
@@ -68,6 +68,6 @@ def _follow(
         release(run)
 
 
-def _take(run: RunDirectory, options: LaunchOptions) -> None:
+def _take(run: RunDirectory, loaded: LoadedSpec, options: LaunchOptions) -> None:
     with mutex(run.path.parent):
-        take(run, stop_command=options.stop_command)
+        take(run, stop_command=stop_command(loaded, options))

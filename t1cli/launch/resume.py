@@ -10,6 +10,7 @@ from typing import Any, Final
 from t1cli.errors import Refused
 from t1cli.launch.attempts import latest_attempt
 from t1cli.launch.gates import Refusal
+from t1cli.launch.next_command import resume_command
 from t1cli.launch.record import RunRecord, read_record
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
@@ -55,14 +56,14 @@ def attempt_to_resume(campaign: Path, loaded: LoadedSpec) -> tuple[RunDirectory,
         raise Refused(
             f"nothing to resume: campaign `{campaign.name}` has no attempt",
             where=str(campaign),
-            hint=f"`t1 launch {loaded.path}` starts the first one",
+            hint=f"`{loaded.again('launch', runs_dir=campaign.parent)}` starts the first one",
         )
     record = read_record(run)
     if record.name != loaded.spec.name or record.family != family_digest(loaded):
         raise Refused(
             f"attempt {run.attempt} belongs to another campaign: {_what_differs(run, record, loaded)}",
             where=str(run.path),
-            hint=f"resume with the spec it began with ({run.spec_yaml}), or leave --resume out for a new attempt",
+            hint=f"`{resume_command(run, None)}` resumes it as it began; without --resume a new attempt begins",
         )
     return run, record
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from t1cli.errors import Refused
 from t1cli.launch import metric_names as names
-from t1cli.launch.attempts import runs_root
 from t1cli.launch.events import Event, EventKind, read_events
-from t1cli.launch.json_files import read_json
 from t1cli.launch.metrics_reader import MetricRow, read_metrics, series
+from t1cli.launch.next_command import next_command
 from t1cli.launch.record import RunRecord, read_record
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
-from t1cli.launch.run_state import RunState, Standing, standing
+from t1cli.launch.run_state import RunState, standing
 
 FORMAT_VERSION = 1
 WINDOW: Final = 5
@@ -106,7 +104,7 @@ def summarize(run: RunDirectory) -> RunSummary:
         **_trials(rows),
         checkpoints=len({event.number("rollout") for event in saved}),
         last_checkpoint_rollout=int(saved[-1].number("rollout")) if saved else None,
-        next_command=_next_command(run, now, record),
+        next_command=next_command(run, now, record),
     )
 
 
@@ -177,29 +175,3 @@ def _trials(rows: Sequence[MetricRow]) -> dict[str, Any]:
 
 def _total(rows: Sequence[MetricRow], name: str) -> int:
     return round(sum(value for value in series(rows, name).values() if math.isfinite(value)))
-
-
-def _next_command(run: RunDirectory, now: Standing, record: RunRecord | None) -> str:
-    where = shlex.quote(str(run.path))
-    if now.state is RunState.RUNNING:
-        return f"t1 watch {where}"
-    if now.state is RunState.FINISHED:
-        return f"t1 watch {where} --replay"
-    if now.state is RunState.FAILED:
-        return f"t1 logs {where}"
-    if now.state is RunState.UNKNOWN and now.pid is not None:
-        return f"t1 logs {where} --follow"
-    return _resume_command(run, record)
-
-
-def _resume_command(run: RunDirectory, record: RunRecord | None) -> str:
-    # A spec that was changed by --set is resumed from the run's own copy, which has the changes in it.
-    spec = str(run.spec_yaml) if record is None or _changed_by_set(run) else record.spec_path
-    root = run.path.parent.parent
-    elsewhere = [] if root == runs_root() else ["--runs-dir", str(root)]
-    return shlex.join(["t1", "launch", spec, "--resume", *elsewhere])
-
-
-def _changed_by_set(run: RunDirectory) -> bool:
-    origins = (read_json(run.origins_json) or {}).values()
-    return any(isinstance(origin, dict) and origin.get("where") == "--set" for origin in origins)

@@ -15,6 +15,7 @@ from t1cli.launch.checkpoint_manifest import Owner
 from t1cli.launch.claims import claim
 from t1cli.launch.follow_run import follow_run
 from t1cli.launch.gates import Refusal
+from t1cli.launch.next_command import stop_command
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.record import read_record
 from t1cli.launch.redaction import Redactor, names_a_secret
@@ -111,7 +112,7 @@ def _follow_here(run: RunDirectory, job: Job) -> End:
 
     with mutex(run.path.parent):
         hand_over(run, detached_follower(run))
-    job.progress("the job goes on and is followed in the background; `t1 launch SPEC --stop` ends it after a save")
+    job.progress(f"the job goes on and is followed in the background; `{stop_command(run)}` ends it after a save")
     return "detached"
 
 

@@ -20,6 +20,7 @@ from t1cli.launch.slime_conversion import is_converted
 from t1cli.launch.slime_job import SessionPlace, job_json
 from t1cli.launch.slime_submit import Submission, submit
 from t1cli.slime.compile.campaign import key_of
+from t1cli.spec.command_line import command_line
 from t1cli.spec.engine import SlimeEngine
 from t1cli.spec.load import LoadedSpec
 
@@ -103,12 +104,15 @@ def _from_script(loaded: LoadedSpec) -> Refusal:
     )
 
 
-def refuse_other(run: RunDirectory, checkpoint: str, job_id: str) -> None:
+def refuse_other(run: RunDirectory, checkpoint: str, job_id: str, loaded: LoadedSpec) -> None:
     """Raise Refused when the evaluation that lives in a run is of something else."""
     former = evaluated_checkpoint(run)
     if former != checkpoint:
+        again = command_line(
+            "eval", former or "CHECKPOINT", loaded.asked, overrides=loaded.overrides, runs_dir=run.path.parent.parent
+        )
         raise Refused(
             f"job {job_id} is still running: it evaluates {former}",
             where=str(run.path),
-            hint=f"`t1 eval {former} SPEC` follows it again, `ray job stop {job_id}` ends it",
+            hint=f"`{again}` follows it again, `ray job stop {job_id}` ends it",
         )

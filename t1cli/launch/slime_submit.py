@@ -6,12 +6,15 @@ import secrets
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from t1cli.cluster.address import ClusterAddress, cluster_address
-from t1cli.cluster.jobs import JobRequest, Jobs
+from t1cli.cluster.jobs import JobRequest, Jobs, JobState
 from t1cli.errors import Refused
 from t1cli.launch.backend import Job
+from t1cli.launch.next_command import stop_command
 from t1cli.launch.ray_job import RayJob
+from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_compile import Compiled
 from t1cli.launch.slime_job import SessionPlace, job_json, write_job_files
 from t1cli.launch.slime_limits import refuse_low_limits
@@ -66,5 +69,13 @@ def _refuse_second(jobs: Jobs, name: str) -> None:
         raise Refused(
             f"campaign `{name}` runs on this cluster already, as job {first.job_id} ({first.status.lower()})",
             where=first.metadata.get("t1_run_dir", jobs.address),
-            hint="`t1 launch SPEC --stop` ends it after its next save; another `name` starts a campaign beside it",
+            hint=f"{_stop_hint(first)}; another `name` starts a campaign beside it",
         )
+
+
+def _stop_hint(job: JobState) -> str:
+    """Its run directory may lie on another machine."""
+    run_dir = job.metadata.get("t1_run_dir")
+    if run_dir is None:
+        return f"`ray job stop {job.job_id}` ends it at once"
+    return f"`{stop_command(RunDirectory(Path(run_dir)))}`, where it was launched, ends it after its next save"

@@ -13,7 +13,7 @@ from t1cli.launch.campaign_process import log_of, run_to_its_end
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.lock import hand_over, lock_holder, mutex, refuse_if_held, release, take
 from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal
+from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, stop_command
 from t1cli.launch.record import RunRecord, Session, describe_session, save_record
 from t1cli.launch.redaction import Redactor, assigned_secrets, secret_values
 from t1cli.launch.resume import attempt_to_resume, family_digest
@@ -76,14 +76,15 @@ class Start:
         except OSError as problem:
             hint = "`--runs-dir` or T1_RUNS_DIR names another place"
             raise Refused(f"cannot make a run directory: {problem.strerror}", str(campaign), hint) from problem
+        stop = stop_command(self._loaded, self._options)
         with mutex(campaign):
-            refuse_if_held(campaign, stop_command=self._options.stop_command)
+            refuse_if_held(campaign, stop_command=stop)
             if not self._options.resume:
                 run = create_attempt(campaign)
-                take(run, stop_command=self._options.stop_command)
+                take(run, stop_command=stop)
                 return run, self._first_record(run)
             run, former = attempt_to_resume(campaign, self._loaded)
-            take(run, stop_command=self._options.stop_command)
+            take(run, stop_command=stop)
             set_aside_for_resume(run, former.session.number)
             point_latest(run)
             checkpoint = newest_saved_rollout(save_directories(self._loaded.spec, run))

@@ -15,12 +15,14 @@ from t1cli.launch.attempts import latest_attempt
 from t1cli.launch.events import EventKind, EventWriter, read_events
 from t1cli.launch.json_files import write_json
 from t1cli.launch.lock import LockHolder, hand_over, lock_holder, mutex, take
+from t1cli.launch.next_command import stop_command
 from t1cli.launch.ray_job import read_ray_job
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_summary import summarize
 from t1cli.launch.slime_backend import detached_follower
 from t1cli.launch.slime_occupation import occupation_of, open_jobs
+from t1cli.spec.command_line import command_line
 
 FORMAT_VERSION = 1
 
@@ -101,7 +103,8 @@ def _stop_job_now(run: RunDirectory, *, wait_seconds: float) -> StopAnswer:
     done, lost = summarize(run).rollouts_done, _lost(run)
     jobs = open_jobs(job)
     if not jobs.state(job.job_id).lives:
-        raise Refused(f"job {job.job_id} is not running", where=str(run.path), hint="`t1 runs` shows how it ended")
+        hint = f"`{command_line('status', str(run.path))}` shows how it ended"
+        raise Refused(f"job {job.job_id} is not running", where=str(run.path), hint=hint)
     ended = not jobs.stop(job.job_id, wait_seconds=wait_seconds).lives
     pid = holder.process.pid if holder is not None else 0
     return StopAnswer(
@@ -132,7 +135,7 @@ def unfollowed_job(campaign: Path) -> RunDirectory | None:
 def follow_again(run: RunDirectory) -> None:
     """Start a follower in the background for a job that has none: somebody has to wait for its save."""
     with mutex(run.path.parent):
-        take(run, stop_command="t1 launch SPEC --stop")
+        take(run, stop_command=stop_command(run))
         hand_over(run, detached_follower(run))
 
 
@@ -142,7 +145,7 @@ def _running(campaign: Path) -> tuple[RunDirectory, LockHolder]:
         raise Refused(
             f"campaign `{campaign.name}` is not running",
             where=str(campaign),
-            hint="`t1 runs` shows what ran and how it ended",
+            hint=f"`{command_line('runs', runs_dir=campaign.parent)}` shows what ran and how it ended",
         )
     return RunDirectory(campaign / f"attempt_{holder.attempt}"), holder
 

@@ -120,7 +120,8 @@ def _joined(
         return ()
     arch, layout = architecture_of(spec), layout_of(spec, topology)
     if reasons := why_impossible(arch, layout):
-        problems += [Diagnostic(reason, source.loaded.where("topology"), hint="`t1 plan SPEC`") for reason in reasons]
+        hint = f"`{source.loaded.again('plan')}`"
+        problems += [Diagnostic(reason, source.loaded.where("topology"), hint=hint) for reason in reasons]
         return ()
     workload, device = workload_of(spec, topology), device_of(spec)
     joined = join(readings, arch=arch, layout=layout, workload=workload, device=device, role=role)

@@ -12,8 +12,10 @@ from t1cli.plan.plan import Plan
 from t1cli.preflight.fleet import Fleet, NoFleet
 from t1cli.preflight.memo import Memo
 from t1cli.preflight.report import NodeResult, Status
+from t1cli.spec.command_line import command_line
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
+from t1cli.spec.locate import shown_path
 
 NOT_A_NODE = (
     "this machine is not a node of the campaign's cluster; name the cluster with engine.ray_address to check its nodes"
@@ -48,6 +50,16 @@ class Context:
     def on_slime(self) -> bool:
         """Whether GPUs, Megatron and SGLang are involved at all."""
         return self.spec.engine.kind == "slime"
+
+    def again(self, command: str, *more: str) -> str:
+        """Another command about the same experiment, for fixes."""
+        elsewhere = self.runs_dir if command in ("launch", "preflight") else None
+        return self.loaded.again(command, *more, runs_dir=elsewhere)
+
+    @property
+    def check_tasks(self) -> str:
+        """What runs every task of the pool."""
+        return command_line("tasks check", shown_path(self.tasks_path))
 
     @property
     def tasks_path(self) -> Path:

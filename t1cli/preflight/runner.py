@@ -58,7 +58,7 @@ def run_checks(
 ) -> PreflightReport:
     """Run these checks in a given context; results in their order."""
     answers = _Answers(context, recall, keep)
-    running = {check.id: _Running(check, _limit(check, context)) for check in checks}
+    running = {check.id: _Running(check, context, _limit(check, context)) for check in checks}
     for one in running.values():
         # A daemon thread per check: one that hangs can never keep the process alive.
         threading.Thread(
@@ -78,6 +78,7 @@ class _Running:
     """One check under way."""
 
     check: Check
+    context: Context
     limit_seconds: float
     began: threading.Event = field(default_factory=threading.Event)
     """Set when it no longer waits for what it needs."""
@@ -95,7 +96,7 @@ class _Running:
         try:
             return self.result.result(timeout=left)
         except TimeoutError:
-            return self.post(_crash(f"no answer within {self.limit_seconds:.0f} s", self.check))
+            return self.post(_crash(f"no answer within {self.limit_seconds:.0f} s", self.check, self.context))
 
     def post(self, saw: Saw, *, age_seconds: float | None = None) -> CheckResult:
         """Publish an answer; the first one counts, and is returned."""
@@ -127,7 +128,7 @@ class _Answers:
         try:
             self._answer(one)
         except BaseException as broken:  # the boundary of a check: whatever it raises, the others go on
-            one.post(_crash(f"{type(broken).__name__}: {broken}", one.check))
+            one.post(_crash(f"{type(broken).__name__}: {broken}", one.check, self._context))
 
     def _answer(self, one: _Running) -> None:
         check = one.check
@@ -196,6 +197,6 @@ def _ago(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-def _crash(what: str, check: Check) -> Saw:
-    fix = f"the check itself broke: `t1 preflight SPEC --only {check.id}` repeats it"
+def _crash(what: str, check: Check, context: Context) -> Saw:
+    fix = f"the check itself broke: `{context.again('preflight', '--only', check.id)}` repeats it"
     return Saw("crashed", what, "an answer", fix)

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from t1cli.errors import BadInput, Diagnostic
+from t1cli.spec.command_line import command_line
 from t1cli.spec.compose import Composed, compose
 from t1cli.spec.contradictions import contradictions
 from t1cli.spec.diagnose import diagnose
@@ -36,6 +37,10 @@ class LoadedSpec:
     """`file:line` of every key that is written somewhere, blocks and list items (`watch.rules.0`) included."""
     dropped: Mapping[str, Origin] = field(default_factory=dict)
     """Leaves that vanished because a later layer changed their block's `kind`."""
+    asked: str = ""
+    """The experiment as the user named it; empty for its path."""
+    overrides: tuple[str, ...] = ()
+    """`--set` as given."""
 
     def where(self, key: str) -> str:
         """`file:line` of a dotted key, of its nearest parent, or the file alone."""
@@ -44,6 +49,11 @@ class LoadedSpec:
                 return self.places[key]
             key = key.rpartition(".")[0]
         return str(self.path)
+
+    def again(self, command: str, *more: str, runs_dir: Path | str | None = None) -> str:
+        """Another command about the same experiment, with everything that was set: `t1 COMMAND SPEC --set … MORE`."""
+        spec = self.asked or str(self.path)
+        return command_line(command, spec, overrides=self.overrides, runs_dir=runs_dir, more=more)
 
     def resolve_path(self, text: str) -> Path:
         """A path of the spec; relative ones start at the experiment file's directory."""
@@ -63,7 +73,16 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
         raise BadInput.many(tuple(problems))
     resolved = spec.model_dump(mode="json")
     traced = trace(composed.tree, resolved)
-    return LoadedSpec(spec, file, traced.origins, _digest(resolved), traced.places, composed.dropped)
+    return LoadedSpec(
+        spec,
+        file,
+        traced.origins,
+        _digest(resolved),
+        traced.places,
+        composed.dropped,
+        asked=str(path),
+        overrides=tuple(overrides),
+    )
 
 
 def _validate(composed: Composed, problems: list[Diagnostic]) -> ExperimentSpec | None:

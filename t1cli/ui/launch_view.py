@@ -9,7 +9,9 @@ from t1cli.launch.dry_run import DryRun
 from t1cli.launch.record import FORMAT_VERSION, RunRecord
 from t1cli.launch.run_summary import RunSummary
 from t1cli.launch.stop import StopAnswer
+from t1cli.spec.command_line import command_line
 from t1cli.ui.console import answer, aside
+from t1cli.ui.counted import counted
 
 
 def started_object(record: RunRecord) -> dict[str, Any]:
@@ -32,13 +34,15 @@ def print_started(record: RunRecord, *, detached: bool) -> None:
     again = f"   from rollout {resumed or 0}" if record.session.number > 1 else ""
     console.print(f"✓ run {record.run_dir}   attempt {record.attempt}   {record.engine} {record.job_id}{again}")
     if detached:
-        console.print(f"Next: t1 watch {record.run_dir}")
+        console.print(f"Next: {command_line('watch', record.run_dir)}", soft_wrap=True)
 
 
 def print_next_aside(summary: RunSummary) -> None:
     """After a run that did not end well: where it stands and the next command, on stderr."""
-    aside().print(f"{summary.name} attempt {summary.attempt} {summary.state} after {summary.rollouts_done} rollouts")
-    aside().print(f"Next: {summary.next_command}")
+    aside().print(
+        f"{summary.name} attempt {summary.attempt} {summary.state} after {counted(summary.rollouts_done, 'rollout')}"
+    )
+    aside().print(f"Next: {summary.next_command}", soft_wrap=True)
 
 
 def print_dry_run(found: DryRun) -> None:
@@ -64,7 +68,9 @@ def print_dry_run(found: DryRun) -> None:
         if refusal.fix:
             console.print(f"  fix: {refusal.fix}")
     console.print(
-        "nothing refuses so far" if found.would_start else f"{len(found.refusals)} refusals: it would not start"
+        "nothing refuses so far"
+        if found.would_start
+        else f"{counted(len(found.refusals), 'refusal')}: it would not start"
     )
 
 
@@ -74,7 +80,7 @@ def print_stop(stop: StopAnswer) -> None:
     what = f"job {stop.job_id}" if stop.job_id else f"process {stop.pid}"
     if stop.how == "now":
         ended = "has ended" if stop.ended else "was interrupted but has not ended yet"
-        console.print(f"{what} of {stop.run_dir} {ended}, {stop.rollouts_done} rollouts done")
+        console.print(f"{what} of {stop.run_dir} {ended}, {counted(stop.rollouts_done, 'rollout')} done")
         if stop.lost_rollouts:
             first, last = stop.lost_rollouts[0], stop.lost_rollouts[-1]
             console.print(f"lost: everything since the last save, rollouts {first} to {last}")
@@ -83,4 +89,4 @@ def print_stop(stop: StopAnswer) -> None:
         seconds = stop.seconds_until_then
         when = "" if seconds is None else f", in about {seconds:.0f} s"
         console.print(f"asked {what} to stop after {at}{when} ({stop.rollouts_done} done)")
-    console.print(f"Next: t1 status {stop.run_dir}")
+    console.print(f"Next: {command_line('status', stop.run_dir)}", soft_wrap=True)

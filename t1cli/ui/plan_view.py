@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
 
 from rich.text import Text
 
@@ -13,6 +15,7 @@ from t1cli.plan.binding import binding_term, states_gib
 from t1cli.plan.plan import Finding, OverlayUsed, Plan, StageMemory
 from t1cli.spec.command_line import command_line, with_settings
 from t1cli.ui.console import answer
+from t1cli.ui.counted import counted
 
 MARKS = {"error": "✗", "warning": "!", "notice": "-"}
 STYLES = {"error": "red", "warning": "yellow", "notice": "dim"}
@@ -20,21 +23,24 @@ WIDEST = 100
 LABEL_WIDTH = 12
 
 
-def print_plan(plan: Plan, *, exit_code: ExitCode, overrides: Sequence[str] = ()) -> None:
-    """The whole plan on stdout; `overrides` are the `--set` it was asked with, repeated by the next command."""
+def print_plan(plan: Plan, *, exit_code: ExitCode, overrides: Sequence[str] = (), strict: bool = False) -> None:
+    """The whole plan on stdout; the next command repeats `overrides` (the `--set` it was asked with) and `--strict`."""
     console = answer()
-    for line in plan_lines(plan, width=min(console.width, WIDEST), exit_code=exit_code, overrides=overrides):
+    width = min(console.width, WIDEST)
+    for line in plan_lines(plan, width=width, exit_code=exit_code, overrides=overrides, strict=strict):
         console.print(Text(line, style=_style(line) if console.is_terminal else ""))
 
 
-def plan_lines(plan: Plan, *, width: int, exit_code: ExitCode, overrides: Sequence[str] = ()) -> list[str]:
+def plan_lines(
+    plan: Plan, *, width: int, exit_code: ExitCode, overrides: Sequence[str] = (), strict: bool = False
+) -> list[str]:
     """The text of a plan, no line wider than `width` except what cannot be broken."""
     lines = [_apart(f"{plan.name}   {plan.title}", f"plan {plan.digest}", width), ""]
     lines += [*_memory(plan, width), *_rows(plan, width), ""]
-    for finding in plan.findings:
-        lines += _finding(finding, width)
+    for alike in _with_one_fix(plan.findings):
+        lines += _finding(alike, width)
     lines += [""] if plan.findings else []
-    lines += [*_verdict(plan, width), _apart(_next(plan, overrides), f"exit {int(exit_code)}", width)]
+    lines += [*_verdict(plan, width), _apart(_next(plan, overrides, strict), f"exit {int(exit_code)}", width)]
     return lines
 
 
@@ -174,11 +180,20 @@ def _cost(plan: Plan) -> str:
     return text + (f"; money {schedule.cost:,.0f}" if schedule.cost is not None else "")
 
 
-def _finding(finding: Finding, width: int) -> list[str]:
+def _with_one_fix(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Neighbours that differ in their message or place only: their fix is told once."""
+    return [list(alike) for _, alike in groupby(findings, key=lambda found: (found.id, found.severity, found.fix))]
+
+
+def _finding(alike: Sequence[Finding], width: int) -> list[str]:
+    finding = alike[0]
     head = f"{MARKS[finding.severity]} {finding.id:<4} "
     indent = " " * len(head)
-    lines = textwrap.wrap(finding.message, width, initial_indent=head, subsequent_indent=indent)
-    lines.append(f"{indent}--> {finding.where}")
+    lines = []
+    for where, told in groupby(alike, key=lambda found: found.where):
+        for one in told:
+            lines += textwrap.wrap(one.message, width, initial_indent=head, subsequent_indent=indent)
+        lines.append(f"{indent}--> {where}")
     if finding.severity == "notice":
         return lines
     for index, text in enumerate(finding.fix.splitlines()):
@@ -200,24 +215,31 @@ def _verdict(plan: Plan, width: int) -> list[str]:
 
 def _counts(plan: Plan) -> str:
     count = {severity: sum(f.severity == severity for f in plan.findings) for severity in MARKS}
-    counted = ", ".join(f"{n} {severity}{'s' if n != 1 else ''}" for severity, n in count.items() if n)
+    said = ", ".join(counted(n, severity) for severity, n in count.items() if n)
     refusing = dict.fromkeys(finding.id for finding in plan.findings if finding.severity == "error")
-    return (counted or "no findings") + (f"; refused by {', '.join(refusing)}" if refusing else "")
+    return (said or "no findings") + (f"; refused by {', '.join(refusing)}" if refusing else "")
 
 
-def _next(plan: Plan, overrides: Sequence[str]) -> str:
+def _next(plan: Plan, overrides: Sequence[str], strict: bool) -> str:
     name = plan.source or plan.name
-    if plan.accepted_for_launch:
+    if plan.accepted_for_launch and not (strict and plan.verdict == "TIGHT"):
         return f"Next: `{command_line('preflight', name, overrides=overrides)}`"
+    same = ["--strict"] if strict else []
     settings = next((found for finding in plan.findings if (found := _settings(finding))), ())
     if settings:
-        return f"Next: `{command_line('plan', name, overrides=with_settings(overrides, settings))}`"
-    if plan.verdict == "OOM":
+        return f"Next: `{command_line('plan', name, overrides=with_settings(overrides, settings), more=same)}`"
+    # Only a layout's own memory is what a search over layouts can cure.
+    if plan.verdict in ("OOM", "TIGHT") and (strict or plan.verdict == "OOM"):
         return f"Next: `{command_line('plan', name, overrides=overrides, more=['--search'])}`"
-    return f"Next: do what the fix says, then `{command_line('plan', name, overrides=overrides)}`"
+    return f"Next: do what the fix says, then `{command_line('plan', name, overrides=overrides, more=same)}`"
+
+
+_SETTING: Final = r"--set [\w.]+=[\w./-]*\w(?![\w:/…<\[])"
 
 
 def _settings(finding: Finding) -> tuple[str, ...]:
     """The first run of `--set key=value` in an error's fix, if it can be pasted as it is."""
-    match = re.search(r"--set [\w.]+=[\w./-]+(?: --set [\w.]+=[\w./-]+)*", finding.fix)
-    return tuple(match.group(0).split()[1::2]) if match and finding.severity == "error" else ()
+    fix = re.sub(r"`t1 [^`]*`", "", finding.fix)
+    match = re.search(rf"{_SETTING}(?: {_SETTING})*", fix)
+    found = tuple(match.group(0).split()[1::2]) if match and finding.severity == "error" else ()
+    return () if any(text.partition("=")[2].isupper() for text in found) else found

@@ -29,10 +29,13 @@ def print_skipped(report: PreflightReport) -> None:
     if skipped:
         families = Counter(check.id.split(".")[0] for check in skipped)
         told = ", ".join(f"{name} {count}" for name, count in families.items())
-        answer().print(f"- skipped {len(skipped)} checks that do not apply here ({told}); --all says why", style="dim")
+        checks = "1 check that does" if len(skipped) == 1 else f"{len(skipped)} checks that do"
+        answer().print(f"- skipped {checks} not apply here ({told}); --all says why", style="dim")
 
 
-def print_summary(report: PreflightReport, plan: Plan, again: Callable[..., str], *, seconds: float) -> None:
+def print_summary(
+    report: PreflightReport, plan: Plan, again: Callable[..., str], *, seconds: float, strict: bool = False
+) -> None:
     """The counts line, what the plan refuses whatever the machine is like, and the next command.
 
     `again(command, *more)` is the same spec with the same options under another command.
@@ -44,11 +47,11 @@ def print_summary(report: PreflightReport, plan: Plan, again: Callable[..., str]
     open_ids = tuple(dict.fromkeys(finding.id for finding in plan.findings if finding.severity == "error"))
     if not plan.accepted_for_launch:
         console.print(f"the plan refuses it: {', '.join(open_ids) or plan.verdict}")
-    if report.ready:
+    bad = next((check for check in report.checks if check.refuses or (strict and check.status == "warn")), None)
+    if bad is None:
         console.print(f"Next: {again('launch' if plan.accepted_for_launch else 'plan')}", soft_wrap=True)
         return
-    bad = next(check for check in report.checks if check.refuses)
-    console.print(f"Next: {again('preflight', '--only', bad.id)}", soft_wrap=True)
+    console.print(f"Next: {again('preflight', '--only', bad.id, *(['--strict'] if strict else []))}", soft_wrap=True)
 
 
 def _word(state: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from t1cli.launch.run_summary import FirstLast, RunSummary
 from t1cli.ui.console import answer
+from t1cli.ui.counted import counted
 
 
 def print_status(summary: RunSummary) -> None:
@@ -20,7 +21,7 @@ def print_status(summary: RunSummary) -> None:
     _print_learning(summary)
     _print_trials(summary)
     console.print(f"\nrun directory  {summary.run_dir}")
-    console.print(f"Next: {summary.next_command}")
+    console.print(f"Next: {summary.next_command}", soft_wrap=True)
 
 
 def _print_phases(summary: RunSummary) -> None:
@@ -58,4 +59,4 @@ def _print_trials(summary: RunSummary) -> None:
     answer().print(f"\n  trials  {summary.trials} run, {failed}")
     saved = summary.last_checkpoint_rollout
     if saved is not None:
-        answer().print(f"  saved   {summary.checkpoints} checkpoints, the last before rollout {saved}")
+        answer().print(f"  saved   {counted(summary.checkpoints, 'checkpoint')}, the last before rollout {saved}")

@@ -123,7 +123,7 @@ def test_interrupted_is_130(t1: T1, faked: FakeBackend) -> None:
 
     faked.before_rollout = interrupt
     result = t1("launch", "experiments/quickstart", *SHORT, "--yes")
-    assert result.exit_code == 130 and "quickstart attempt 1 interrupted after 1 rollouts" in result.stderr
+    assert result.exit_code == 130 and "quickstart attempt 1 interrupted after 1 rollout\n" in result.stderr
     status = json.loads(t1("status", "quickstart", "--json").stdout)
     assert (status["state"], status["rollouts_done"]) == ("interrupted", 1)
     assert "--resume" in status["next_command"]

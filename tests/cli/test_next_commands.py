@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
+from t1cli.launch.next_command import resume_command, stop_command
+from t1cli.launch.run_directory import RunDirectory
 from t1cli.spec.command_line import command_line, with_settings
+from t1cli.spec.load import load_experiment
 
 STRATEGY = "t1-strategy15k"
+SOURCES = Path(__file__).parents[2] / "t1cli"
+NO_EXPERIMENT_IS_KNOWN = {"catalogue/explain.py", "cli/status.py", "ui/runs_view.py"}
 
 
 def output(*arguments: str) -> str:
@@ -63,3 +71,60 @@ def test_launch_without_a_terminal_repeats_its_options(tmp_path: Path, more: tup
     words = shlex.split(hint)
     assert words[:7] == ["t1", "launch", "quickstart", *given] and words[-1] == "--yes"
     assert sorted(words[7:-1]) == sorted(more)
+
+
+def test_a_plan_asked_strictly_goes_on_strictly_and_a_tight_one_is_searched() -> None:
+    larger = ("--set", "rollout.context_tokens=131072")
+    assert next_of(output("plan", STRATEGY, *larger))[:3] == ["t1", "preflight", STRATEGY]
+    assert next_of(output("plan", STRATEGY, *larger, "--strict")) == ["t1", "plan", STRATEGY, *larger, "--search"]
+
+
+def test_one_fix_for_all_that_is_wrong_with_an_axis_and_it_can_be_pasted() -> None:
+    told = output("plan", STRATEGY, "--set", "topology.tp=3")
+    assert told.count("✗ M5") == 4 and "T-heads" not in told
+    wanted = ["t1", "plan", STRATEGY, "--set", "topology.tp=3", "--search"]
+    (fix,) = re.findall(r"fix: `(t1 plan[^`]*)` lists every", told)
+    assert shlex.split(fix) == next_of(told) == wanted
+
+
+def test_what_a_gate_proposes_repeats_the_settings(tmp_path: Path) -> None:
+    given = ("--set", "topology.cp=2", "--set", "trainer.gdn_context_parallel=native")
+    said = json.loads(output("launch", STRATEGY, *given, "--dry-run", "--json", "--runs-dir", str(tmp_path)))
+    (oom,) = [refusal for refusal in said["refusals"] if refusal["id"] == "OOM"]
+    assert oom["fix"] == f"`{shlex.join(['t1', 'plan', STRATEGY, *given, '--search'])}` finds layouts that fit"
+    told = " ".join(output("launch", "quickstart", "--resume", "--yes", "--runs-dir", str(tmp_path)).split())
+    assert f"`t1 launch quickstart --runs-dir {tmp_path}` starts the first one" in told
+
+
+def test_a_run_directory_is_enough_to_stop_or_resume_its_campaign(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "my runs" / "quickstart" / "attempt_1")
+    where = ["--runs-dir", str(tmp_path / "my runs")]
+    assert shlex.split(stop_command(run)) == ["t1", "launch", str(run.spec_yaml), *where, "--stop"]
+    assert shlex.split(resume_command(run, None)) == ["t1", "launch", str(run.spec_yaml), *where, "--resume"]
+
+
+def test_the_usual_runs_directory_is_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("T1_RUNS_DIR", str(tmp_path / "here"))
+    loaded = load_experiment(Path("quickstart"), ["seed=3"])
+    assert loaded.again("launch", runs_dir=tmp_path / "here") == "t1 launch quickstart --set seed=3"
+    monkeypatch.delenv("T1_RUNS_DIR")
+    assert loaded.again("launch", runs_dir="runs") == "t1 launch quickstart --set seed=3"
+
+
+def test_no_message_names_a_command_about_an_experiment_without_the_experiment() -> None:
+    """`t1 plan SPEC` in a hint makes a person look for what t1 knows: LoadedSpec.again gives the whole command."""
+    sources = {path.relative_to(SOURCES).as_posix(): path for path in SOURCES.rglob("*.py")}
+    bare = {name for name, path in sources.items() if any(map(_is_bare, _texts(path)))}
+    assert bare - NO_EXPERIMENT_IS_KNOWN == set()
+
+
+def _is_bare(text: str) -> bool:
+    return re.search(r"t1 (plan|preflight|launch|eval \S+) (SPEC|…)", text) is not None
+
+
+def _texts(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value

@@ -11,10 +11,10 @@ from typing import Final
 from t1cli.errors import BadInput
 from t1cli.plan.draft import Draft
 from t1cli.plan.plan import Finding
+from t1cli.slime.arguments.problem import Problem
 from t1cli.slime.compile.campaign import compile_campaign, key_of
 from t1cli.slime.compile.places import unplaced
 
-# Said by other rules, from the spec and with more figures.
 _SAID_ELSEWHERE: Final = frozenset({"C9", "M9", "T-world", "T-gpus", "T-ranks", "T-unsaved"})
 
 
@@ -31,11 +31,17 @@ def argument_problems(draft: Draft) -> Iterator[Finding]:
         yield draft.finding("T-version", "error", key="engine.version", message=unknown.message, fix=hint)
         return
     for problem in compiled.problems:
-        if problem.id not in _SAID_ELSEWHERE and (problem.id != "C2" or from_script):
+        if not _said_elsewhere(problem, draft) and (problem.id != "C2" or from_script):
             key = problem.flag if not problem.flag.startswith("--") else key_of(problem.flag)
             name = f"slime_args.{problem.flag.removeprefix('--')}"
             where = name if problem.flag.removeprefix("--") in draft.spec.slime_args else key
             yield draft.finding(problem.id, problem.severity, key=where, message=problem.message, fix=problem.fix)
+
+
+def _said_elsewhere(problem: Problem, draft: Draft) -> bool:
+    """By other rules, from the spec and with more figures; M5 has the arithmetic of heads and axes."""
+    heads = problem.id == "T-heads" and problem.flag == "--tensor-model-parallel-size" and draft.memory.impossible
+    return problem.id in _SAID_ELSEWHERE or bool(heads)
 
 
 RULES = (argument_problems,)

@@ -29,7 +29,7 @@ def impossible_layout(draft: Draft) -> Iterator[Finding]:
             "error",
             key="topology.ep" if "ep " in reason else "topology",
             message=reason,
-            fix="`t1 plan … --search` lists every layout that exists on these GPUs",
+            fix=f"`{draft.loaded.again('plan', '--search')}` lists every layout that exists on these GPUs",
         )
 
 

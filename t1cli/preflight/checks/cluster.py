@@ -45,10 +45,10 @@ def occupied(context: Context) -> Saw:
         return passed("no other job", "a free cluster")
     first = jobs[0]
     whose = first.metadata.get("t1_campaign", "not one of t1")
-    said = f"{len(jobs)} jobs live, first {first.job_id} ({whose}, {first.status})"
-    return warned(
-        said, "a free cluster", f"wait for it, or end it: `t1 launch SPEC --stop`, `ray job stop {first.job_id}`"
-    )
+    said = f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} live, first {first.job_id} ({whose}, {first.status})"
+    ours = whose == context.spec.name
+    end = context.again("launch", "--stop") if ours else f"ray job stop {first.job_id}"
+    return warned(said, "a free cluster", f"wait for it, or end it: `{end}`")
 
 
 def resources(context: Context) -> Saw:

@@ -101,7 +101,9 @@ def oom_kills(context: Context, found: Any) -> Saw:
         return passed(f"none within a day; {counted} since boot" if counted else "none since boot", wanted)
     last = recent[-1]
     said = f"{len(recent)} lines within a day, the last {last['ago_seconds'] / 60:.0f} min ago: {last['text'][:120]}"
-    return warned(said, wanted, "find out what took the memory; `t1 plan` shows what this campaign adds per node")
+    return warned(
+        said, wanted, f"find out what took the memory; `{context.again('plan')}` shows what this campaign adds per node"
+    )
 
 
 def clocks(context: Context) -> Saw:

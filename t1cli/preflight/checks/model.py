@@ -108,7 +108,9 @@ def tokenizer(context: Context, found: Any) -> Saw:
 def torch_dist(context: Context, found: Any) -> Saw:
     """The converted weights that trainers load: the tracker's iteration, its metadata and every shard."""
     return _judge_torch_dist(
-        found, "model.checkpoints.torch_dist", "`t1 checkpoint convert`, or slime's tools/convert_hf_to_torch_dist.py"
+        found,
+        "model.checkpoints.torch_dist",
+        f"`{context.again('checkpoint convert')}`, or slime's tools/convert_hf_to_torch_dist.py",
     )
 
 

@@ -10,6 +10,7 @@ from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
 from t1cli.preflight.guarded import ProbeBroke, ask_guarded
 from t1cli.preflight.pool_status import NO_ANSWER, pool_servers
+from t1cli.spec.command_line import command_line
 from t1cli.spec.sandbox import HarborSandbox, PoolSandbox
 
 GIB = 1024**3
@@ -35,7 +36,8 @@ def capacity(context: Context) -> Saw:
         return passed(found, wanted)
     if sandbox.kind == "local" or (sandbox.kind == "pool" and sandbox.queueing):
         return warned(found, wanted, "trials queue for a sandbox: raise sandbox.capacity for shorter rollouts")
-    return failed(found, wanted, "raise the pool's capacity or lower rollout.batch_size; `t1 plan` lists the remedies")
+    fix = f"raise the pool's capacity or lower rollout.batch_size; `{context.again('plan')}` lists the remedies"
+    return failed(found, wanted, fix)
 
 
 def runs_per_task(context: Context) -> Saw:
@@ -103,7 +105,7 @@ def _room(context: Context) -> Probe | Saw:
     sandbox = context.spec.sandbox
     if sandbox.kind == "local" or (sandbox.kind == "pool" and sandbox.on_training_host):
         return Probe("t1cli.preflight.probes.room:room")
-    return skipped("sandboxes run on other hosts; each needs what `t1 plan` says per pool host")
+    return skipped(f"sandboxes run on other hosts; each needs what `{context.again('plan')}` says per pool host")
 
 
 _PROBE_FIXES = {
@@ -184,7 +186,7 @@ def leftovers(context: Context) -> Saw:
         return passed("none on record", wanted)
     first = next(iter(left))
     place = Path(first).parent if Path(first).name == "pool" else Path(first)
-    return warned(f"{sum(left.values())} on record, first in {first}", wanted, f"t1 pool sweep {place}")
+    return warned(f"{sum(left.values())} on record, first in {first}", wanted, command_line("pool sweep", str(place)))
 
 
 CHECKS = (

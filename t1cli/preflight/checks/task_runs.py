@@ -56,11 +56,7 @@ def _cannot_run(context: Context) -> str:
     kind = context.spec.sandbox.kind
     if kind == "local" and not context.runs_here:
         return NOT_A_NODE
-    return (
-        f"sandbox.kind is {kind}: its sandboxes cost money; run `t1 tasks check` on the pool"
-        if kind == "harbor"
-        else ""
-    )
+    return f"sandbox.kind is {kind}: its sandboxes cost money; run `{context.check_tasks}`" if kind == "harbor" else ""
 
 
 def _sample(context: Context, minimum: float, *, reports: bool) -> list[dict[str, Any]]:

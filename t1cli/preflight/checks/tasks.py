@@ -46,7 +46,7 @@ def verifiers(context: Context) -> Saw:
     counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
     said = f"{len(bad)} of {len(tasks)} ({counted}); {name}: {first.message}"
     judge = failed if len(bad) == len(tasks) else warned
-    return judge(said, wanted, "`t1 tasks check` names them all; repair them or leave them out")
+    return judge(said, wanted, f"`{context.check_tasks}` names them all; repair them or leave them out")
 
 
 def test_counts(context: Context) -> Saw:
@@ -56,7 +56,7 @@ def test_counts(context: Context) -> Saw:
         return skipped(f"reward.kind is {reward.kind}: no scale")
     counts = sorted(task.expected_tests for task in tasks_of(context) if task.expected_tests)
     if not counts:
-        return skipped("no task declares expected_tests; `t1 tasks check` counts them")
+        return skipped(f"no task declares expected_tests; `{context.check_tasks}` counts them")
     median, ninth = counts[len(counts) // 2], counts[min(len(counts) - 1, round(0.9 * (len(counts) - 1)))]
     found = f"tests per task: median {median}, p90 {ninth}, most {counts[-1]}; S = {reward.scale:g}"
     wanted = "S near the 90th percentile, between a half and five times it"

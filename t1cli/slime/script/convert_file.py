@@ -50,7 +50,7 @@ def load_script(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     inside = str(spec_file)
     places = {key: _elsewhere(where, inside, path) for key, where in loaded.places.items()}
     origins = {key: _origin(origin, inside, path) for key, origin in loaded.origins.items()}
-    return replace(loaded, path=path, places=places, origins=origins)
+    return replace(loaded, path=path, places=places, origins=origins, asked=str(path), overrides=tuple(overrides))
 
 
 def _origin(origin: Origin, inside: str, path: Path) -> Origin:

@@ -19,6 +19,8 @@ from t1cli.catalogue.message import bound_names, message_text
         ("f'{len(names)} names, {\", \".join(names)}'", "‹names› names, ‹names›"),
         ("f'{_sum(draft, stage)} GiB in {table[0]}'", "‹sum› GiB in ‹table›"),
         ("f'{1 + 2}'", "‹…›"),
+        ("f'`{draft.loaded.again(\"plan\", \"--search\")}` lists all'", "`t1 plan SPEC --search` lists all"),
+        ("command_line('pool sweep', str(place))", "t1 pool sweep ‹place›"),
     ],
 )
 def test_values_stand_in_angle_quotes(code: str, text: str) -> None:

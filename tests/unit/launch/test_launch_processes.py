@@ -102,7 +102,8 @@ def test_of_two_launches_at_once_exactly_one_runs_and_the_other_names_it(tmp_pat
     assert loser.returncode == 1 and winner.poll() is None
     message, where, hint = json.loads(loser.communicate()[0])
     assert f"process {winner.pid}" in message
-    assert where == str(run_of(tmp_path).path) and "`t1 launch SPEC --stop`" in hint
+    assert where == str(run_of(tmp_path).path)
+    assert f"`t1 launch {QUICKSTART} --set " in hint and f" --runs-dir {tmp_path} --stop` ends it" in hint
     assert [run.attempt for run in attempts(tmp_path / "quickstart")] == [1]
 
 
