@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from t1cli.errors import Diagnostic
 from t1cli.spec.block import Block
-from t1cli.spec.fields import all_keys, block_at
+from t1cli.spec.fields import all_keys, block_at, key_names
 from t1cli.spec.locate import preset_names
 from t1cli.spec.node import Node
 from t1cli.spec.renamed import successor
@@ -21,6 +21,9 @@ Loc = tuple[str | int, ...]
 _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+    "bool_parsing": "true or false",
     "float_type": "a number",
     "finite_number": "a finite number",
     "string_type": "text",
@@ -30,6 +33,7 @@ _EXPECTED = {
     "model_type": "a block of keys",
     "model_attributes_type": "a block of keys",
     "dict_type": "a block of keys",
+    "number_or_expression": "a number or an expression",
 }
 _BOUNDS = {
     "greater_than": ("above", "gt"),
@@ -102,6 +106,8 @@ def _words(item: Any, root: type[Block], tree: Node, path: Loc) -> tuple[str, st
     if kind == "union_tag_invalid":
         return _wrong_choice(key, item["ctx"]["tag"], item["ctx"]["expected_tags"])
     node = walk(tree, path)[1]
+    if kind == "value_error":
+        return f"`{key}`: {item['ctx']['error']}", ""
     if kind == "literal_error" and isinstance(node.content, str):
         return _wrong_choice(key, node.content, item["ctx"]["expected"])
     return f"`{key}` must be {_expected(item)}, found {_found(node)}", _trap(kind, node)
@@ -193,7 +199,7 @@ def _unknown_key(root: type[Block], tree: Node, path: Loc) -> tuple[str, str]:
     message = f"unknown key `{name}`{where}"
     if moved := successor(dotted(path)):
         return message, moved
-    own = list(block.model_fields) if block is not None else []
+    own = key_names(block) if block is not None else []
     near = get_close_matches(name, own, n=1, cutoff=0.7)
     if near:
         return message, f"did you mean `{near[0]}`?"

@@ -35,11 +35,19 @@ def block_at(root: type[Block], tree: Node, keys: tuple[str | int, ...]) -> type
     block: type[Block] | None = root
     node: Node | None = tree
     for key in keys:
-        if block is None or not isinstance(key, str) or key not in block.model_fields:
-            return None
         node = node.get(key) if node is not None else None
-        block = _choose(blocks_of(block.model_fields[key].annotation), node)
+        if isinstance(key, int):  # the block that a list's field names is that of its items
+            continue
+        if block is None or key not in block.model_fields:
+            return None
+        annotation = block.model_fields[key].annotation
+        block = _choose(blocks_of(annotation) or _blocks_of_items(annotation), node)
     return block
+
+
+def key_names(block: type[Block]) -> list[str]:
+    """The keys of a block as a file writes them."""
+    return [field.alias or name for name, field in block.model_fields.items()]
 
 
 def all_keys(block: type[Block], prefix: str = "") -> Iterator[tuple[str, type[Block]]]:
@@ -49,6 +57,11 @@ def all_keys(block: type[Block], prefix: str = "") -> Iterator[tuple[str, type[B
         yield key, block
         for inner in blocks_of(field.annotation):
             yield from all_keys(inner, key)
+
+
+def _blocks_of_items(annotation: Any) -> tuple[type[Block], ...]:
+    items = get_args(annotation) if get_origin(annotation) is tuple else ()
+    return tuple(block for item in items for block in blocks_of(item))
 
 
 def _choose(options: tuple[type[Block], ...], node: Node | None) -> type[Block] | None:

@@ -32,6 +32,11 @@ def read_file(path: Path, layer: Layer, problems: list[Diagnostic]) -> Node | No
     return None if text is None else _Reader(layer, text, problems).mapping()
 
 
+def read_text(text: str, layer: Layer, problems: list[Diagnostic]) -> Node | None:
+    """The value in a YAML text, whatever it is; None (and at least one problem unless empty) when it is no YAML."""
+    return _Reader(layer, text, problems).whole()
+
+
 def read_value(text: str, place: Place, problems: list[Diagnostic]) -> Node | None:
     """The value of a `--set`, in YAML's own notation: `1e-6`, `[a, b]`, `null`, `"off"`."""
     reader = _Reader(Layer(place.file, place.file), text, problems, fixed_place=place)
@@ -102,6 +107,10 @@ class _Reader:
             )
             return None
         return self._build(root, self._place(root.start_mark))
+
+    def whole(self) -> Node | None:
+        root = self._compose()
+        return None if root is None else self._build(root, self._place(root.start_mark))
 
     def any_value(self) -> Node | None:
         root = self._compose()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from t1cli.launch import metric_names
 from t1cli.ui.console import answer, aside
+from t1cli.ui.counted import counted
 from t1cli.watch.counting import OF_RUN, Counting
 from t1cli.watch.engine import Alert
 from t1cli.watch.lint import Finding
@@ -131,9 +132,11 @@ def print_lint(findings: Sequence[Finding]) -> None:
     """What is wrong with rules, one finding a paragraph."""
     for finding in findings:
         answer().print(f"{finding.pack}: {finding.rule}: {finding.message}")
+        if finding.where:
+            answer().print(f"  --> {finding.where}")
         if finding.hint:
             answer().print(f"  hint: {finding.hint}")
-    answer().print(f"{len(findings)} findings" if findings else "no findings")
+    answer().print(counted(len(findings), "finding") if findings else "no findings")
 
 
 def print_rule_tests(outcomes: Sequence[TestOutcome]) -> None:

@@ -16,7 +16,7 @@ from t1cli.spec.locate import presets_dir
 from t1cli.watch.engine import Engine
 from t1cli.watch.expression import VARIABLES
 from t1cli.watch.metrics.registry import registry
-from t1cli.watch.packs import load_packs, pack_path
+from t1cli.watch.packs import load_packs, pack_path, rule_places
 from t1cli.watch.rule import Pack, Rule
 from t1cli.watch.sources.csv_file import CsvFile
 
@@ -33,6 +33,8 @@ class Finding:
     rule: str
     message: str
     hint: str = ""
+    where: str = ""
+    """File and line of the rule."""
 
 
 def lint_packs(names: Sequence[str]) -> tuple[Finding, ...]:
@@ -40,10 +42,11 @@ def lint_packs(names: Sequence[str]) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for name in names:
         (pack,) = load_packs([name])
-        shown = Path(pack_path(name)).stem
-        for rule in pack.rules:
-            found += [Finding(shown, rule.name, *message) for message in _rule_messages(rule, pack)]
-        found += [Finding(shown, rule, *message) for rule, message in _misfires(pack)]
+        path = pack_path(name)
+        lines = rule_places(path)
+        told = [(rule.name, message) for rule in pack.rules for message in _rule_messages(rule, pack)]
+        told += _misfires(pack)
+        found += [Finding(path.stem, rule, *message, lines.get(rule, str(path))) for rule, message in told]
     return tuple(found)
 
 
@@ -57,8 +60,9 @@ def _rule_messages(rule: Rule, pack: Pack) -> list[tuple[str, str]]:
     conditions = (rule, *rule.also, *rule.second_sign)
     for metric in dict.fromkeys(condition.metric for condition in conditions):
         if metric not in pack.derived and not _known(metric):
-            near = ", ".join(registry().near(metric, pack.derived)) or "`t1 watch metrics` lists them"
-            found.append((f"{metric} is no canonical metric and not derived in this pack", f"near names: {near}"))
+            near = " or ".join(f"`{name}`" for name in registry().near(metric, pack.derived))
+            hint = f"did you mean {near}?" if near else "`t1 watch metrics` lists them"
+            found.append((f"{metric} is no canonical metric and not derived in this pack", hint))
     if (
         rule.severity == "stop"
         and not rule.second_sign

@@ -22,9 +22,7 @@ def check_watch_block(loaded: LoadedSpec) -> None:
         try:
             pack_from({"rules": [rule]}, where)
         except BadInput as error:
-            problems += [
-                replace(one, message=one.message.replace("rules.0.", "", 1), where=where) for one in error.diagnostics
-            ]
+            problems += [replace(one, where=where) for one in error.diagnostics]
     if problems:
         raise BadInput.many(tuple(problems))
 

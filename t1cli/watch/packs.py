@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from t1cli.errors import BadInput, Diagnostic
 from t1cli.spec.locate import presets_dir
+from t1cli.spec.node import Node
 from t1cli.watch import verbatim
+from t1cli.watch.faults import plain_tree, refusal, tree_of
 from t1cli.watch.rule import Pack
 
 MAX_BYTES = 1 << 20
-_LOCATED = 100
-"""Problems of one file whose line is looked for."""
 
 
 def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
@@ -55,22 +55,39 @@ def pack_path(name: str) -> Path:
 
 def pack_of(text: str, where: str) -> Pack:
     """A pack from its text. Raises BadInput with file and line where they are known."""
-    found = parsed(verbatim.quoted(text) if re.search(r"^early_stop:", text, re.MULTILINE) else text, where)
+    printed = re.search(r"^early_stop:", text, re.MULTILINE) is not None
+    found = parsed(verbatim.quoted(text) if printed else text, where)
     if isinstance(found, list):
         found = {"rules": found}
     if not isinstance(found, dict):
         raise BadInput("expected a pack: about, rules, diagnoses", where=where)
     if "early_stop" in found:
-        found = verbatim.as_pack(found, where)
-    return pack_from(found, where, text)
+        return pack_from(verbatim.as_pack(found, where), where)
+    return pack_from(found, where, pack_tree(text, where, found))
 
 
-def pack_from(found: Mapping[str, Any], where: str, text: str = "") -> Pack:
-    """A pack from plain data. Raises BadInput with every problem at once."""
+def pack_from(found: Mapping[str, Any], where: str, tree: Node | None = None) -> Pack:
+    """A pack from plain data, with the tree that knows its lines. Raises BadInput with every problem at once."""
     try:
         return Pack.model_validate(found)
     except ValidationError as error:
-        raise refusal(error, where, text) from error
+        raise refusal(error, Pack, tree or plain_tree(found, where)) from error
+
+
+def pack_tree(text: str, where: str, found: Mapping[str, Any]) -> Node:
+    """A pack's text with its lines; a bare list is its rules. Raises BadInput for a key that stands twice."""
+    tree = tree_of(text, where, found)
+    return Node({"rules": tree}, tree.place) if isinstance(tree.content, tuple) else tree
+
+
+def rule_places(path: Path) -> dict[str, str]:
+    """`file:line` of every rule of a pack by its name; none of those that a printed `early_stop:` block stands for."""
+    text = yaml_text(path)
+    found = yaml.safe_load(text) if "early_stop:" not in text else {}
+    rules = pack_tree(text, str(path), {"rules": found} if isinstance(found, list) else found).get("rules")
+    entries = rules.content if rules is not None and isinstance(rules.content, tuple) else ()
+    named = [(entry.get("name"), entry.place.where) for entry in entries]
+    return {str(name.content): where for name, where in named if name is not None}
 
 
 def yaml_text(path: Path) -> str:
@@ -97,44 +114,3 @@ def parsed(text: str, where: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark is not None else where
         raise BadInput(f"not YAML: {getattr(error, 'problem', error)}", where=at) from error
-
-
-def refusal(error: ValidationError, where: str, text: str) -> BadInput:
-    """All of pydantic's problems with a YAML text as one error, each at the line of the deepest key the text has."""
-    root = _composed(text)
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    # A search for each of a hundred thousand lines would never end; no more than the first are shown anyway.
-    located = [_located(problem, where, root if at < _LOCATED else None) for at, problem in enumerate(problems)]
-    return BadInput.many(tuple(located))
-
-
-def _located(problem: Any, where: str, root: yaml.Node | None) -> Diagnostic:
-    place = ".".join(map(str, problem["loc"]))
-    line = _line_of(problem["loc"], root)
-    return Diagnostic(f"{place}: {problem['msg']}" if place else problem["msg"], f"{where}:{line}" if line else where)
-
-
-def _composed(text: str) -> yaml.Node | None:
-    try:
-        return yaml.compose(text)
-    except (yaml.YAMLError, RecursionError):
-        return None
-
-
-def _line_of(loc: Sequence[str | int], node: yaml.Node | None) -> int | None:
-    """The line of the deepest part of a path that the file has."""
-    for part in loc:
-        inner = _child(node, part)
-        if inner is None:
-            break
-        node = inner
-    return node.start_mark.line + 1 if node is not None else None
-
-
-def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        child: yaml.Node = node.value[part]
-        return child
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if getattr(key, "value", None) == str(part)), None)
-    return None

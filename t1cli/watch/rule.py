@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
+from t1cli.errors import BadInput
+from t1cli.spec.block import Block
 from t1cli.watch.expression import parse
 
 Severity = Literal["notice", "warning", "stop"]
 Statistic = Literal["mean", "median", "min", "max", "last", "std", "p10", "p90", "slope", "count", "frac_true"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True)
+class _Part(Block):
+    model_config = ConfigDict(populate_by_name=True)
 
 
 class Baseline(_Part):
@@ -75,10 +77,10 @@ class Condition(_Part):
     def _one_comparison(self) -> Condition:
         given = [self.above is not None, self.below is not None, self.finite, self.absent]
         if sum(given) != 1:
-            raise ValueError("give exactly one of above, below, finite and absent")
+            raise ValueError("give exactly one of `above`, `below`, `finite` and `absent`")
         for written in (self.above, self.below):
             if isinstance(written, str):
-                parse(written)
+                _check_expression(written)
         return self
 
     @property
@@ -132,11 +134,11 @@ class Rule(Condition):
     @model_validator(mode="after")
     def _is_coherent(self) -> Rule:
         if self.severity == "stop" and not self.second_sign and not self.confirmed:
-            raise ValueError("a stop rule needs second_sign, or confirmed: true")
+            raise ValueError("a stop rule needs `second_sign`, or `confirmed: true` where one sign is enough")
         if self.of is not None and self.of < self.for_points:
-            raise ValueError("`for` of `of`: of must not be smaller")
+            raise ValueError(f"`for: {self.for_points}` of `of: {self.of}` points: `of` must not be smaller")
         if self.clear is not None and (self.finite or self.absent):
-            raise ValueError("clear goes with above or below")
+            raise ValueError("`clear` goes with `above` or `below`")
         return self
 
 
@@ -180,7 +182,7 @@ class Derived(_Part):
 
     @model_validator(mode="after")
     def _parses(self) -> Derived:
-        parse(self.expression)
+        _check_expression(self.expression)
         return self
 
 
@@ -195,3 +197,11 @@ class Pack(_Part):
     """Rules, evaluated in order."""
     diagnoses: tuple[Diagnosis, ...] = ()
     """Named causes."""
+
+
+def _check_expression(text: str) -> None:
+    """Raises ValueError, which names the field, for text that is no expression."""
+    try:
+        parse(text)
+    except BadInput as error:
+        raise ValueError(f"{error.message} ({error.diagnostics[0].hint})") from error

@@ -21,10 +21,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
+from t1cli.spec.block import Block
 from t1cli.watch.engine import Engine
-from t1cli.watch.packs import load_packs, parsed, refusal, shipped_packs, yaml_text
+from t1cli.watch.faults import refusal, tree_of
+from t1cli.watch.packs import load_packs, parsed, shipped_packs, yaml_text
 from t1cli.watch.rule import Pack
 from t1cli.watch.series_notation import expand
 from t1cli.watch.sources.source import Row
@@ -32,11 +34,7 @@ from t1cli.watch.sources.source import Row
 Expected = str | int | tuple[int, ...] | dict[str, Any]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RuleTest(_Part):
+class RuleTest(Block):
     """One history and what must come of it."""
 
     name: str
@@ -60,7 +58,7 @@ class RuleTest(_Part):
         return series
 
 
-class RuleTestFile(_Part):
+class RuleTestFile(Block):
     """A file of tests."""
 
     rules: tuple[str, ...]
@@ -112,10 +110,11 @@ def _moments(seconds_per_step: float | str, frames: int) -> list[float]:
 def read_tests(path: Path) -> RuleTestFile:
     """A file of rule tests. Raises BadInput with file and line, all problems at once."""
     text = yaml_text(path)
+    found = parsed(text, str(path))
     try:
-        return RuleTestFile.model_validate(parsed(text, str(path)))
+        return RuleTestFile.model_validate(found)
     except ValidationError as error:
-        raise refusal(error, str(path), text) from error
+        raise refusal(error, RuleTestFile, tree_of(text, str(path), found)) from error
 
 
 def _problems(test: RuleTest, packs: tuple[Pack, ...]) -> tuple[str, ...]:

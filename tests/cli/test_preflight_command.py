@@ -72,7 +72,7 @@ def test_rules_of_the_watch_are_read_before_anything_starts(tmp_path: Path, comm
     assert done.exit_code == 2, done.output
     line = source.read_text().count("\n") + 2
     assert f"experiment.yaml:{line}" in done.stderr and "no rule pack 'nonesuch'" in done.stderr
-    assert "metrc: Extra inputs are not permitted" in done.stderr
+    assert "unknown key `metrc` in rule `x`" in done.stderr and "did you mean `metric`?" in done.stderr
 
 
 def test_an_unknown_id_cannot_be_accepted(tmp_path: Path) -> None:

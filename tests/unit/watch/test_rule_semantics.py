@@ -153,7 +153,7 @@ def test_a_threshold_over_an_unset_variable_has_no_verdict() -> None:
 
 
 def test_finite_is_no_comparison_with_a_clear_bound() -> None:
-    with pytest.raises(BadInput, match="clear goes with above or below"):
+    with pytest.raises(BadInput, match="`clear` goes with `above` or `below`"):
         engine_of({"metric": "m", "finite": True, "clear": 1})
     with pytest.raises(ValidationError):
         Pack.model_validate({"rules": [{"name": "r", "metric": "m", "above": 1, "below": 0}]})
