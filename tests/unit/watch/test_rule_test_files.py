@@ -109,7 +109,8 @@ def test_a_bad_test_file_is_located(tmp_path: Path) -> None:
     path.write_text("rules: [terminal]\ntests:\n  - {name: x, series: {}, expekt: {}}\n")
     result = CliRunner().invoke(app, ["watch", "test", str(path)])
     assert result.exit_code == 2
-    assert "tests.0.expekt" in result.stderr
+    assert "unknown key `expekt` in test `x`" in result.stderr
+    assert "did you mean `expect`?" in result.stderr
 
 
 def test_what_is_wrong_in_a_test_file_has_its_line(tmp_path: Path) -> None:
@@ -117,4 +118,4 @@ def test_what_is_wrong_in_a_test_file_has_its_line(tmp_path: Path) -> None:
     path.write_text("rules: [slime-grpo]\ntests:\n  - name: one\n    seed: often\n    sereis: {}\n")
     with pytest.raises(BadInput) as error:
         read_tests(path)
-    assert {problem.where for problem in error.value.diagnostics} == {f"{path}:{line}" for line in (3, 4, 5)}
+    assert {problem.where for problem in error.value.diagnostics} == {f"{path}:{line}:5" for line in (3, 4, 5)}
