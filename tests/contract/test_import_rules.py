@@ -120,6 +120,9 @@ def test_memory_model_is_standard_library_only() -> None:
         assert names <= allowed, f"{path.relative_to(ROOT)} imports {names - allowed}"
 
 
+PYDANTIC = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+
+
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["plan", "experiments/quickstart/experiment.yaml", "--json"], ["explain", "S4", "M2"]]
 )
@@ -135,3 +138,19 @@ def test_help_plan_and_explain_import_nothing_heavy(arguments: list[str]) -> Non
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"
+
+
+def test_what_runs_in_harbors_interpreter_asks_for_nothing_that_harbor_does_not_bring() -> None:
+    program = (
+        "import sys, importlib\n"
+        "sys.path.insert(0, 'tests/contract/harbor_double')\n"
+        "before = set(sys.modules)\n"
+        "for name in ('worker', 'bubblewrap', 'terminus', 'environments'):\n"
+        "    importlib.import_module('t1cli.terminal.sandbox.harbor.' + name)\n"
+        "found = {name.partition('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)\n"
+        "print(sorted(name for name in found if not name.startswith('_')))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert result.returncode == 0, result.stderr
+    found = set(ast.literal_eval(result.stdout))
+    assert {"harbor", "t1cli"} <= found <= {"harbor", "t1cli", "yaml"} | PYDANTIC

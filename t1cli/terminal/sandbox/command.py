@@ -10,8 +10,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from t1cli.terminal.sandbox.process_identity import children_of
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
 
 OUTPUT_CAP_BYTES = 256 * 1024
@@ -107,21 +107,13 @@ def kill_entered_group(pid: int) -> None:
     If `pid` died first, what it started would be reaped by the host's process 1, which in many containers reaps
     nothing; the sandbox could then never be taken down.
     """
-    child = _only_child(pid)
     try:
-        os.killpg(child if child is not None else pid, signal.SIGKILL)
+        # It has one child: the command.
+        os.killpg(next(iter(children_of(pid)), pid), signal.SIGKILL)
         # nsenter stops itself when its child is stopped; it must go on to see its child's end.
         os.killpg(pid, signal.SIGCONT)
     except ProcessLookupError:
         kill_group(pid)
-
-
-def _only_child(pid: int) -> int | None:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    except OSError:
-        return None
-    return int(children[0]) if children else None
 
 
 @dataclass(frozen=True)

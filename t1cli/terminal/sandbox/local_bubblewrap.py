@@ -14,15 +14,13 @@ import subprocess
 import time
 from pathlib import Path
 
-import psutil
-
 from t1cli.spec.sandbox import SandboxLimits
 from t1cli.terminal.sandbox.command import Capture, Invocation, OutputPipe, ended, kill_entered_group, run_command
 from t1cli.terminal.sandbox.confinement import PATH_INSIDE, READY, Confinement, allowed_limits
 from t1cli.terminal.sandbox.inside import Tree
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local_process import MARKER
-from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify
+from t1cli.terminal.sandbox.process_identity import ProcessIdentity, children_of, identify, state_of
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
 from t1cli.terminal.sandbox.warm_pytest import Entrance, PytestJob, WarmPytest
 
@@ -222,15 +220,15 @@ class _Holder:
 
         The monitor is stopped first: killed alone in the midst of it, it would leave a process 1 that waits for ever.
         """
-        with contextlib.suppress(psutil.Error):
-            monitor = psutil.Process(self.process.pid)
-            monitor.suspend()
-            deadline = time.monotonic() + _STOP_SECONDS
-            while monitor.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE) and time.monotonic() < deadline:
-                time.sleep(0.001)
-            for started in monitor.children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    started.kill()
+        pid = self.process.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while state_of(pid) not in ("T", "Z", "") and time.monotonic() < deadline:
+            time.sleep(0.001)
+        for started in children_of(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(started, signal.SIGKILL)
         self.process.kill()
 
     async def destroy(self) -> None:

@@ -50,6 +50,22 @@ def start_of(pid: int) -> str | None:
     return None if ending else f"{fields[19]}@{_boot()}"
 
 
+def state_of(pid: int) -> str:
+    """The letter that the kernel gives a process's state (proc(5)); empty for a free pid."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def children_of(pid: int) -> tuple[int, ...]:
+    """The processes that the first thread of a process has started and that are still there."""
+    try:
+        return tuple(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()))
+    except OSError:
+        return ()
+
+
 def kill(process: ProcessIdentity, *, wait_seconds: float = 5.0) -> bool:
     """SIGKILL exactly this process and wait until it has ended; False when it was gone already or did not end."""
     try:
