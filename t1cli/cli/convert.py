@@ -109,7 +109,7 @@ def _say_converted(found: Converted, output: Path | None, *, as_json: bool) -> N
     share = f"{found.arguments} arguments, {len(found.escaped)} of them in slime_args"
     typer.echo(f"{share}{f'; wrote {output}' if output is not None else ''}", err=True)
     for unknown in found.unknowns:
-        typer.echo(f"  {unknown.where}: <{unknown.name}> is {unknown.reason}; --set {unknown.name}=VALUE", err=True)
+        typer.echo(f"  {unknown.where}: <{unknown.name}> is {unknown.reason}; {unknown.remedy}", err=True)
     for note in found.notes:
         typer.echo(f"  {note.where}: {note.message}", err=True)
 
@@ -119,7 +119,7 @@ def _note(note: Note) -> dict[str, str]:
 
 
 def _unknown(unknown: Unknown) -> dict[str, str]:
-    return {"name": unknown.name, "where": unknown.where, "reason": unknown.reason}
+    return {"name": unknown.name, "where": unknown.where, "reason": unknown.reason, "fix": unknown.remedy}
 
 
 def _print(answer: dict[str, Any]) -> None:

@@ -5,7 +5,8 @@ The only module of the plan that knows the slime room.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from t1cli.errors import BadInput
@@ -16,6 +17,7 @@ from t1cli.slime.compile.campaign import compile_campaign, key_of
 from t1cli.slime.compile.places import unplaced
 
 _SAID_ELSEWHERE: Final = frozenset({"C9", "M9", "T-world", "T-gpus", "T-ranks", "T-unsaved"})
+_PLACEHOLDER: Final = re.compile(r"<[^<>]+>")
 
 
 def argument_problems(draft: Draft) -> Iterator[Finding]:
@@ -35,7 +37,30 @@ def argument_problems(draft: Draft) -> Iterator[Finding]:
             key = problem.flag if not problem.flag.startswith("--") else key_of(problem.flag)
             name = f"slime_args.{problem.flag.removeprefix('--')}"
             where = name if problem.flag.removeprefix("--") in draft.spec.slime_args else key
-            yield draft.finding(problem.id, problem.severity, key=where, message=problem.message, fix=problem.fix)
+            blanks = _blanks(problem, draft)
+            message = problem.message + _places(blanks, draft)
+            key = blanks[0] if blanks else where
+            yield draft.finding(problem.id, problem.severity, key=key, message=message, fix=problem.fix)
+
+
+def _blanks(problem: Problem, draft: Draft) -> Sequence[str]:
+    """Every key that holds the placeholder: all of them are to be filled in."""
+    found = _PLACEHOLDER.search(problem.message) if problem.id == "T-blank" else None
+    if found is None:
+        return ()
+    return [key for key, origin in draft.loaded.origins.items() if found.group() in str(origin.value)]
+
+
+def _places(keys: Sequence[str], draft: Draft) -> str:
+    """`; it stands in spec.yaml:3, 8, 12`, each line once; nothing for a single place."""
+    places = dict.fromkeys(draft.loaded.where(key) for key in keys)
+    if len(places) < 2:
+        return ""
+    lines: dict[str, list[str]] = {}
+    for file, _, line in (place.rpartition(":") for place in places):
+        lines.setdefault(file, []).append(line)
+    told = (f"{file}{':' if file else ''}{', '.join(numbers)}" for file, numbers in lines.items())
+    return f"; it stands in {' and '.join(told)}"
 
 
 def _said_elsewhere(problem: Problem, draft: Draft) -> bool:

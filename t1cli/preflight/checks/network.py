@@ -83,7 +83,7 @@ def device_connections(context: Context, found: Any) -> Saw:
     value = {**found["environment"], **_engine_env(context)}.get("CUDA_DEVICE_MAX_CONNECTIONS")
     if value == "1":
         return passed("1", wanted)
-    return failed(value or "not set", wanted, "--set engine.env.CUDA_DEVICE_MAX_CONNECTIONS=1")
+    return failed(value or "not set", wanted, "--set 'engine.env.CUDA_DEVICE_MAX_CONNECTIONS=\"1\"'")
 
 
 def ports(context: Context, found: Any) -> Saw:

@@ -152,7 +152,7 @@ RULES: Final[tuple[Rule, ...]] = (
         and bool(a.environment)
         and a.environment.get("CUDA_DEVICE_MAX_CONNECTIONS") != "1",
         "tensor or context parallelism needs CUDA_DEVICE_MAX_CONNECTIONS=1 before Blackwell",
-        "set it in the job's environment",
+        "set it in the job's environment: --set 'engine.env.CUDA_DEVICE_MAX_CONNECTIONS=\"1\"'",
     ),
     Rule(
         "T-lr", "error", "--min-lr",

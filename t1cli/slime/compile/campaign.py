@@ -176,9 +176,11 @@ def _placeholders(argv: Sequence[str], variables: Mapping[str, str]) -> Iterator
     """Names that a converted script left for people to fill in."""
     found = [(word, flag) for flag, words in _by_flag(argv) for word in words if _PLACEHOLDER.search(word)]
     found += [(value, "engine.env") for value in variables.values() if _PLACEHOLDER.search(value)]
-    for name, (_, flag) in {_PLACEHOLDER.findall(text)[0]: (text, flag) for text, flag in found}.items():
+    for name, flag in {name: flag for text, flag in found for name in _PLACEHOLDER.findall(text)}.items():
         message = f"{name} is a placeholder for a value that the script takes from outside"
-        fix = f"convert the script with --set {name.strip('<>')}=VALUE, or replace it in the spec"
+        variable = name.strip("<>")
+        given = f"--set {variable}=VALUE when the script is converted or planned, or "
+        fix = f"{given if variable.isidentifier() else ''}replace it in the spec"
         yield Problem("T-blank", "error", flag, message, fix)
 
 

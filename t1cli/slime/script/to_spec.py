@@ -108,8 +108,7 @@ def _blocking(submission: Submission, table: Table) -> tuple[Note, ...]:
         where = f"line {line}" if line else submission.where
         names = [name for value in given.values for name in unknown_names(value)]
         if problem is not None and names:
-            asked = " ".join(f"--set {name}=…" for name in dict.fromkeys(names))
-            found.append(Note(where, f"{given.flag} needs a value that is not known: convert with {asked}"))
+            found.append(Note(where, f"{given.flag} needs a value that is not known: {_asked(names)}"))
         elif problem is not None:
             found.append(Note(where, f"{given.flag} {problem}"))
     flags = {canonical(given) for given in read(submission.argv, table).given}
@@ -118,6 +117,14 @@ def _blocking(submission: Submission, table: Table) -> tuple[Note, ...]:
         found += [note for note in submission.notes if "backslash" in note.message]
         found.append(Note(submission.where, f"the job is submitted without {', '.join(missing)}"))
     return tuple(found)
+
+
+def _asked(names: Sequence[str]) -> str:
+    """The `--set` that give these values; what no variable holds can only be written into the script."""
+    settings = [f"--set {name}=VALUE" for name in dict.fromkeys(names) if name.isidentifier()]
+    others = [f"<{name}>" for name in dict.fromkeys(names) if not name.isidentifier()]
+    told = [f"convert with {' '.join(settings)}"] if settings else []
+    return " and ".join([*told, *([f"put {', '.join(others)} into the script"] if others else [])])
 
 
 def _draft(submission: Submission, arguments: Arguments, *, name: str, version: str) -> Draft:

@@ -62,7 +62,7 @@ def spec_text(draft: Draft) -> str:
 def _head(draft: Draft) -> str:
     lines = [f"Read from the slime script {draft.script}, which was not executed."]
     lines += [f"Assumed: {text}." for text in draft.assumptions]
-    lines += [f"<{u.name}>: {u.reason} ({u.where}); convert with --set {u.name}=VALUE." for u in draft.unknowns]
+    lines += [f"<{u.name}>: {u.reason} ({u.where}); {u.remedy}." for u in draft.unknowns]
     lines += [f"{note.where}: {note.message}." for note in draft.notes]
     return "".join(f"{line}\n" for text in lines for line in _comment(text))
 

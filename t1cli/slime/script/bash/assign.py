@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from t1cli.slime.script.bash.base import Base
 from t1cli.slime.script.bash.conditions import Answer
-from t1cli.slime.script.bash.pieces import span
-from t1cli.slime.script.bash.state import State, Word, unknown_names
+from t1cli.slime.script.bash.pieces import brief, span
+from t1cli.slime.script.bash.state import State, Word, shown, unknown_names
 from t1cli.slime.script.bash.syntax import Source
 
 if TYPE_CHECKING:
@@ -56,16 +56,18 @@ class Assignments(Base):
             self.state.put_array(array, items)
 
     def _named(self, name: str, value: str, where: str) -> str:
-        """An unknown output takes the name of the variable that holds it, and its value when one is given."""
-        outputs = [n for n in unknown_names(value) if n.startswith("$(")]
-        if not outputs:
+        """What no `--set` can give takes the name of the variable that holds it, and its value when one is given.
+
+        The whole text does, `run-$(date)` and all: giving the variable gives all of it.
+        """
+        nameless = [one for one in unknown_names(value) if not one.isidentifier()]
+        if not nameless:
             return value
         if name in self.state.overrides:
             return self.state.overrides[name]
-        if len(outputs) == 1 and value == f"\ue000{outputs[0]}\ue001":
-            unknown = self.state.unknowns[outputs[0]]
-            return self.state.unknown(name, where, unknown.reason)
-        return value
+        reason = self.state.unknowns[nameless[0]].reason
+        whole = shown(value) == f"<{nameless[0]}>"
+        return self.state.unknown(name, where, reason if whole else f"`{brief([value])}`, which holds {reason}")
 
     def _declare(self, node: Node, source: Source) -> Answer:
         exports = source.text(node.children[0].start_byte, node.children[0].end_byte) == "export"

@@ -116,11 +116,11 @@ class Calls(Assignments):
     def _do_printf(self, command: Command) -> Answer:
         words = command.words[1:]
         if len(words) > 2 and words[0] == "-v":
-            printed = formatted(words[2:])
-            value = (
-                self.state.unknown(str(words[1]), command.where, "the output of printf") if printed is None else printed
-            )
-            self.state.put(str(words[1]), value)
+            name, printed = str(words[1]), formatted(words[2:])
+            if printed is None:
+                given = self.state.overrides.get(name)
+                printed = self.state.unknown(name, command.where, "the output of printf") if given is None else given
+            self.state.put(name, printed)
             return True
         printed = formatted(words)
         self._sink.append("" if printed is None else printed)

@@ -67,6 +67,13 @@ class Unknown:
     where: str
     reason: str
 
+    @property
+    def remedy(self) -> str:
+        """How a person gives the value; only a variable can be set from outside."""
+        if self.name.isidentifier():
+            return f"convert with --set {self.name}=VALUE"
+        return "no variable holds it: put the value into the script, or into the spec"
+
 
 @dataclass
 class State:
@@ -142,8 +149,12 @@ class State:
 
     def unknown(self, name: str, where: str, reason: str) -> str:
         """A placeholder for a value from outside; the first place that needs it is remembered."""
-        self.unknowns.setdefault(name, Unknown(name, where, reason))
-        return f"{_OPEN}{name}{_CLOSE}"
+        chosen, number = (name := "".join(name.split())), 2
+        # Two commands of one name have two outputs; a variable has one value.
+        while not name.isidentifier() and chosen in self.unknowns and self.unknowns[chosen].reason != reason:
+            chosen, number = f"{name}{number}", number + 1
+        self.unknowns.setdefault(chosen, Unknown(chosen, where, reason))
+        return f"{_OPEN}{chosen}{_CLOSE}"
 
     def note(self, where: str, message: str) -> None:
         """Say something once."""
