@@ -6,7 +6,7 @@ T1     := $(BIN)/t1
 SPEC   := experiments/quickstart/experiment.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: verify-slime-live verify-chat verify-preflight help install sandbox quickstart test lint types docs clean \
+.PHONY: bench verify-slime-live verify-chat verify-preflight help install sandbox quickstart test lint types docs clean \
         verify-learning verify-replay verify-memory verify-sandboxes verify-watch verify-slime verify-fidelity
 
 help: ## Show the targets.
@@ -55,6 +55,12 @@ types: install ## Check types strictly.
 
 docs: install ## Write the generated pages of docs/reference, and all of docs/ as HTML under build/docs.
 	$(BIN)/python -m docs.site
+
+bench: install ## Measure start-up, assembly of trajectories, the log scan and a preflight, each as a ratio within one run.
+	$(BIN)/python tests/perf/start_up.py
+	$(BIN)/python tests/perf/trajectory_assembly.py
+	$(BIN)/python -m pytest -p no:xdist -m "slow or not slow" tests/perf/test_log_scan.py -s
+	$(BIN)/python tests/perf/measure_preflight.py
 
 verify-learning: install ## Prove that training learns: 3 seeds and a control (about half an hour).
 	$(BIN)/python -m t1cli.embedded.verify_learning
