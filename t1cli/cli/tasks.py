@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,7 +89,8 @@ def new(
 
     for path in paths:
         new_task(path)
-        typer.echo(f"wrote {path}: edit instruction.md, environment/files, solution/solve.sh and tests/test_outputs.py")
+        typer.echo(f"wrote {path}: edit instruction.md, solution/solve.sh and tests/test_outputs.py")
+    typer.echo("what an agent is to find goes into a new folder environment/files of its task", err=True)
     typer.echo(f"next: t1 tasks check {paths[0].parent}", err=True)
     return ExitCode.YES
 
@@ -105,9 +107,21 @@ def _print(found: PoolCheck) -> None:
         typer.echo(f"  reward.scale of {found.suggested_scale:g} fits (90th percentile of tests per task)")
     bad = [task for task in found.tasks if task.problems]
     for task in bad[:_SHOWN]:
-        typer.echo(f"{'✗' if not task.ok else '!'} {task.name}: " + "; ".join(p.message for p in task.problems))
+        for message in _joined([problem.message for problem in task.problems]):
+            first, *more = message.splitlines()
+            typer.echo("\n".join([f"{'✗' if not task.ok else '!'} {task.name}: {first}", *(f"    {m}" for m in more)]))
     if len(bad) > _SHOWN:
         typer.echo(f"… and {len(bad) - _SHOWN} more; --json has all")
+
+
+def _joined(messages: list[str]) -> list[str]:
+    """What several runs of a task say alike is said once: `oracle, no-op: …`."""
+    runs: dict[str, tuple[list[str], str]] = {}
+    for message in messages:
+        run, _, said = message.partition(": ") if ": " in message else ("", "", message)
+        alike = re.sub(r"\d+\.\d+ ?s\b", "", said)  # how long it took differs from run to run
+        runs.setdefault(alike, ([], said))[0].append(run)
+    return [f"{', '.join(run)}: {said}" if all(run) else said for run, said in runs.values()]
 
 
 def _spreads(found: PoolCheck) -> dict[str, dict[str, float]]:

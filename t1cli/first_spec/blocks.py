@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +15,11 @@ from t1cli.first_spec.own_tasks import OwnTasks
 
 Blocks = Mapping[str, Any]
 
-COUNT_SCALE: Final = 20
-"""The scale of the preset reward/ctrf-count-20."""
+_SCALE_NOTE: Final = (
+    "scale: the 90th percentile of tests per task ({p50:g} in the middle, {max:g} at most), counted in",
+    "the tasks' files; `t1 tasks check` suggests it from what their runs report. A solved task of that size earns 1,",
+    "and one whose report is lost (fallback) no more than a middle one.",
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Draft:
     """One line for its head."""
     presets: tuple[str, ...]
     blocks: Blocks
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Lines of comment above a block, by its key."""
 
     def under(self, settings: Sequence[str]) -> Draft:
         """The same with `a.b=c` settings on top, as `--set` would have them."""
@@ -44,9 +49,12 @@ class Draft:
     def text(self) -> str:
         """The YAML file."""
         head = f"# {self.about}\n# Written by `t1 init`; every key is explained in docs/reference/spec.md.\n"
-        parts: list[Blocks] = [{"name": self.name}, {"presets": list(self.presets)}]
-        parts += [{key: block} for key, block in self.blocks.items()]
-        return head + "\n".join(_yaml(part) for part in parts)
+        parts = [_yaml({"name": self.name}), _yaml({"presets": list(self.presets)})]
+        parts += [self._noted(key) + _yaml({key: block}) for key, block in self.blocks.items()]
+        return head + "\n".join(parts)
+
+    def _noted(self, key: str) -> str:
+        return "".join(f"# {line}\n" for line in self.notes.get(key, ()))
 
 
 class _Indented(yaml.SafeDumper):
@@ -68,17 +76,27 @@ def tasks_block(answers: Answers, tasks: OwnTasks, output: Path) -> Blocks:
         "verifier": "ctrf" if tasks.counts_tests else "binary",
         "source": "counted by t1 init",
     }
-    if tasks.tests_median is not None and tasks.counts_tests:
-        card["tests_median"] = tasks.tests_median
+    if tasks.tests and tasks.counts_tests:
+        card |= {
+            "tests_median": tasks.tests["p50"],
+            "tests_p90": tasks.tests["p90"],
+            "tests_max": int(tasks.tests["max"]),
+        }
     path = os.path.relpath(answers.tasks.resolve(), output.resolve().parent)
     return {"card": card, "path": path, "layout": "harbor"}
 
 
 def reward_block(tasks: OwnTasks) -> Blocks:
-    """`reward`, where something is known: losing a report must not pay more than a median solve."""
-    if tasks.tests_median is None or not tasks.counts_tests:
+    """`reward`, where something is known: a scale of these tasks, and no more for a lost report than a median solve."""
+    if not tasks.tests or not tasks.counts_tests:
         return {}
-    return {"reward": {"fallback": {"value": min(1.0, tasks.tests_median / COUNT_SCALE)}}}
+    scale = tasks.tests["p90"]
+    return {"reward": {"scale": scale, "fallback": {"value": round(min(1.0, tasks.tests["p50"] / scale), 4)}}}
+
+
+def reward_notes(tasks: OwnTasks) -> Mapping[str, Sequence[str]]:
+    """Where the figures of `reward_block` come from."""
+    return {"reward": tuple(line.format(**tasks.tests) for line in _SCALE_NOTE)} if reward_block(tasks) else {}
 
 
 def sandbox_block(answers: Answers, *, at_once: int) -> Blocks:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from t1cli.first_spec.answers import NO_GPU_MODEL, Answers
-from t1cli.first_spec.blocks import Draft, reward_block, sandbox_block, tasks_block
+from t1cli.first_spec.blocks import Draft, reward_block, reward_notes, sandbox_block, tasks_block
 from t1cli.first_spec.machine import hardware_here
 from t1cli.first_spec.own_tasks import OwnTasks
 
@@ -33,7 +33,7 @@ def embedded_draft(answers: Answers, tasks: OwnTasks, output: Path) -> Draft:
     reward = "ctrf-count-20" if tasks.counts_tests else "binary"
     presets = (f"model/{NO_GPU_MODEL}", "hardware/laptop", "topology/embedded", "algorithm/ppo-t1", f"reward/{reward}")
     about = f"{tasks.count} tasks of one's own, on one machine without a GPU."
-    return Draft(answers.name, about, presets, blocks)
+    return Draft(answers.name, about, presets, blocks, reward_notes(tasks))
 
 
 def _rollout(tasks: OwnTasks, batch: int) -> dict[str, Any]:

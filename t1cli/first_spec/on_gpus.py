@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from t1cli.errors import Refused
 from t1cli.first_spec.answers import NODE_GPUS, Answers
-from t1cli.first_spec.blocks import Draft, reward_block, sandbox_block, tasks_block
+from t1cli.first_spec.blocks import Draft, reward_block, reward_notes, sandbox_block, tasks_block
 from t1cli.first_spec.own_tasks import OwnTasks
 from t1cli.plan.build import build_plan
 from t1cli.plan.search import FoundLayout, SearchAnswer, search_layouts
@@ -95,7 +95,8 @@ def _draft(answers: Answers, tasks: OwnTasks, output: Path, topology: Mapping[st
         blocks["trainer"]["offload_train"] = True
     presets = (f"model/{answers.model}", f"hardware/{answers.gpu_kind}", *algorithms, "rollout/qwen3-terminal")
     about = f"{answers.model} on {answers.gpus} GPUs ({answers.gpu_kind}), {tasks.count} tasks."
-    return Draft(answers.name, about, (*presets, f"reward/{reward}"), blocks)
+    notes = reward_notes(tasks) if ppo else {}
+    return Draft(answers.name, about, (*presets, f"reward/{reward}"), blocks, notes)
 
 
 def _with_engines(draft: Draft, load: Load, topology: Mapping[str, Any]) -> Draft:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from t1cli.terminal.tasks.check_pool import spread_of
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task
 
@@ -23,8 +24,8 @@ class OwnTasks:
     """Tasks whose verifier mentions a CTRF report."""
     longest_bytes: int
     """Length of the longest instruction: no tokenizer needs more tokens than that."""
-    tests_median: float | None
-    """Median of the tests that tasks declare, or that their files hold; None where there are none."""
+    tests: Mapping[str, float]
+    """Tests per task that tasks declare, or that their files hold: `p50`, `p90`, `max`; empty where there are none."""
 
     @property
     def counts_tests(self) -> bool:
@@ -41,7 +42,7 @@ def read_tasks(directory: Path) -> OwnTasks:
         count=len(tasks),
         counted=sum("ctrf" in script for script in scripts),
         longest_bytes=max(len(task.instruction.encode()) for task in tasks),
-        tests_median=statistics.median(numbers) if numbers else None,
+        tests=spread_of(numbers),
     )
 
 

@@ -38,6 +38,23 @@ def test_new_tasks_are_written_once_and_can_be_read(tasks: None) -> None:
     assert t1("tasks", "new", "/proc/one")[0] == 3
 
 
+def test_what_new_tasks_say_to_edit_is_there(in_own_folder: Path) -> None:
+    _, out, err = t1("tasks", "new", "tasks/one")
+    said = out.removeprefix("wrote tasks/one: edit ").strip().replace(" and ", ", ")
+    assert all((in_own_folder / "tasks/one" / name).is_file() for name in said.split(", ")), said
+    assert "a new folder environment/files" in err
+
+
+def test_a_broken_task_says_which_test_failed_and_what_two_runs_say_alike_is_said_once(tasks: None) -> None:
+    Path("tasks/one/tests/test_outputs.py").write_text("def test_order():\n    assert False, 'b before a'\n")
+    Path("tasks/two/tests/test_outputs.py").write_text("import nothing_of_that_name\n")
+    code, out, _ = t1("tasks", "check", "tasks", "--backend", "process")
+    assert code == 1
+    assert "(0 of 1 tests passed; failed: test_order (AssertionError: b before a))" in out
+    assert "✗ two: oracle, no-op: reward_missing: test.sh ended with status 2:\n    " in out
+    assert out.count("No module named 'nothing_of_that_name'") == 1
+
+
 def test_without_options_and_without_a_person_everything_is_proposed(tasks: None) -> None:
     code, out, err = t1("init", "--gpus", "0")
     assert (code, err) == (0, "")

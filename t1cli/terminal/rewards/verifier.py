@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from t1cli.terminal.rewards.ctrf import MAX_BYTES, CtrfReport, read_ctrf
 from t1cli.terminal.rewards.failure import VerifierError
+from t1cli.terminal.rewards.printed import after_colon
 from t1cli.terminal.rewards.trial_directory import VerifierOutput
 from t1cli.terminal.rewards.verdict import CtrfState, Verdict
 from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox, SandboxError
@@ -133,8 +134,8 @@ async def _solved(sandbox: Sandbox, output: VerifierOutput, result: ExecResult) 
     output.keep("reward.json", as_json)
     output.keep("reward.txt", as_text)
     if as_json is None and as_text is None:
-        tail = result.output.strip()[-300:]
-        raise VerifierError("reward_missing", f"test.sh ended with status {result.exit_code}: {tail}")
+        said = after_colon(result.output)
+        raise VerifierError("reward_missing", f"test.sh ended with status {result.exit_code}:{said}")
     try:
         rewards = _rewards(json.loads(as_json)) if as_json is not None else [float((as_text or b"").decode())]
     except (ValueError, OverflowError, RecursionError) as error:

@@ -61,16 +61,21 @@ class PoolCheck:
 
     def spread(self, value: Callable[[TaskCheck], float | None]) -> dict[str, float]:
         """Median, 90th percentile and maximum over the tasks that have the value."""
-        found = sorted(number for task in self.tasks if (number := value(task)))
-        if not found:
-            return {}
-        ninth = found[min(len(found) - 1, round(0.9 * (len(found) - 1)))]
-        return {"p50": float(statistics.median(found)), "p90": float(ninth), "max": float(found[-1])}
+        return spread_of([number for task in self.tasks if (number := value(task))])
 
     @property
     def suggested_scale(self) -> float | None:
         """S of `ctrf_count`: about the 90th percentile of tests per task."""
         return self.spread(lambda task: task.tests).get("p90")
+
+
+def spread_of(numbers: Sequence[float]) -> dict[str, float]:
+    """Median, 90th percentile and maximum; empty without numbers."""
+    found = sorted(numbers)
+    if not found:
+        return {}
+    ninth = found[min(len(found) - 1, round(0.9 * (len(found) - 1)))]
+    return {"p50": float(statistics.median(found)), "p90": float(ninth), "max": float(found[-1])}
 
 
 async def check_pool(

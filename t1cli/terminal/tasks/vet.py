@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from t1cli.terminal.rewards.failed_tests import failed_tests, named
 from t1cli.terminal.rewards.failure import VerifierError
+from t1cli.terminal.rewards.printed import after_colon
 from t1cli.terminal.rewards.verdict import Verdict
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError, SandboxProvider
@@ -61,13 +63,13 @@ async def vet(task: Task, provider: SandboxProvider, *, reports: bool = True) ->
 
     A bad task never raises. Without `reports`, what is wrong with its per-test report is no problem.
     """
-    oracle, oracle_problem = await _run(task, provider, "oracle")
-    no_op, no_op_problem = await _run(task, provider, "no-op")
-    problems = [problem for problem in (oracle_problem, no_op_problem) if problem]
-    problems += _oracle_problems(task, oracle, reports) if oracle else []
-    problems += _full_score(no_op, "no-op: doing nothing") if no_op else []
-    emptied, empty_problems = await _vet_emptied(task, provider, no_op)
-    return VetResult(task.name, oracle, no_op, emptied, (*problems, *empty_problems))
+    oracle = await _run(task, provider, "oracle")
+    no_op = await _run(task, provider, "no-op")
+    problems = [run.problem for run in (oracle, no_op) if run.problem]
+    problems += _oracle_problems(task, oracle.verdict, oracle.failed, reports) if oracle.verdict else []
+    problems += _full_score(no_op.verdict, "no-op: doing nothing") if no_op.verdict else []
+    emptied, empty_problems = await _vet_emptied(task, provider, no_op.verdict)
+    return VetResult(task.name, oracle.verdict, no_op.verdict, emptied, (*problems, *empty_problems))
 
 
 async def vet_all(
@@ -90,29 +92,41 @@ async def _vet_emptied(
     if task.environment is None:
         # A sandbox starts empty: the no-op has shown it, and has said what is wrong.
         return no_op, []
-    emptied, problem = await _run(task, provider, "empty")
-    if emptied is None:
-        return None, [problem] if problem else []
-    return emptied, _full_score(emptied, "empty: an empty working directory")
+    run = await _run(task, provider, "empty")
+    if run.verdict is None:
+        return None, [run.problem] if run.problem else []
+    return run.verdict, _full_score(run.verdict, "empty: an empty working directory")
 
 
-async def _run(task: Task, provider: SandboxProvider, start: Start) -> tuple[Verdict | None, str]:
+@dataclass(frozen=True)
+class _Run:
+    """One run of a task: what grading said, or why there is no grade."""
+
+    verdict: Verdict | None = None
+    problem: str = ""
+    failed: tuple[str, ...] = ()
+    """Tests that did not pass, with their reasons."""
+
+
+async def _run(task: Task, provider: SandboxProvider, start: Start) -> _Run:
     # A task's name may be as long as a sandbox's; the random end keeps two runs of one task apart.
     name = f"vet-{start}-{task.name[:80]}-{secrets.token_hex(4)}"
     try:
         sandbox = await _sandbox(task, provider, name)
     except SandboxError as error:
-        return None, f"{start}{_NO_SANDBOX}{error}"
+        return _Run(problem=f"{start}{_NO_SANDBOX}{error}")
     try:
         if failure := await _prepare(task, sandbox, start):
-            return None, failure
+            return _Run(problem=failure)
         with tempfile.TemporaryDirectory(prefix="t1-vet-") as scratch:
-            return await grade(task, sandbox, trial_dir=Path(scratch) / "trial"), ""
+            trial_dir = Path(scratch) / "trial"
+            verdict = await grade(task, sandbox, trial_dir=trial_dir)
+            return _Run(verdict, failed=failed_tests(trial_dir))
     except VerifierError as error:
         # Tests that break where all files are gone have scored nothing, which is what is asked of them.
-        return None, "" if start == "empty" else f"{start}: {error}"
+        return _Run(problem="" if start == "empty" else f"{start}: {error}")
     except SandboxError as error:
-        return None, f"{start}: {error}"
+        return _Run(problem=f"{start}: {error}")
     finally:
         await sandbox.close()
 
@@ -133,17 +147,19 @@ async def _prepare(task: Task, sandbox: Sandbox, start: Start) -> str:
         return ""
     await sandbox.put_directory(task.solution, "/solution", read_only=True)
     solved = await sandbox.exec('sh "${T1_ROOT:-}/solution/solve.sh"', timeout_seconds=_SOLVE_SECONDS)
+    if solved.timed_out:
+        return f"oracle: solve.sh ended with the limit of {_SOLVE_SECONDS:g} s:{after_colon(solved.output)}"
     return (
-        ""
-        if solved.exit_code == 0
-        else f"oracle: solve.sh ended with {solved.exit_code}: {solved.output.strip()[-200:]}"
+        "" if solved.exit_code == 0 else f"oracle: solve.sh ended with {solved.exit_code}:{after_colon(solved.output)}"
     )
 
 
-def _oracle_problems(task: Task, oracle: Verdict, reports: bool) -> list[str]:
+def _oracle_problems(task: Task, oracle: Verdict, failed: tuple[str, ...], reports: bool) -> list[str]:
     problems: list[str] = []
     if not oracle.solved:
-        problems.append(f"oracle: the verifier says it is not solved ({oracle.passed} of {oracle.total} tests passed)")
+        which = f"; failed: {named(failed)}" if failed else ""
+        counts = f"{oracle.passed} of {oracle.total} tests passed{which}"
+        problems.append(f"oracle: the verifier says it is not solved ({counts})")
     if not reports:
         return problems
     if oracle.ctrf != "ok":

@@ -14,6 +14,7 @@ from t1cli.first_spec.answers import Answers
 from t1cli.first_spec.propose import propose, write
 from t1cli.spec.embedded_engine import unsupported
 from t1cli.spec.load import load_experiment
+from t1cli.terminal.tasks.check_pool import PoolCheck, TaskCheck
 
 MakeAnswers = Callable[..., Answers]
 
@@ -64,6 +65,25 @@ def test_tasks_that_report_one_bit_get_a_binary_reward(answers: MakeAnswers, tmp
     found = yaml.safe_load(proposal.text)
     assert "reward/binary" in found["presets"] and found["tasks"]["card"]["verifier"] == "binary"
     assert "R1" not in {finding.id for finding in proposal.plan.findings}
+
+
+@pytest.mark.parametrize("gpus", [{}, GPU_ANSWERS[2]], ids=["here", "ppo-on-gpus"])
+def test_the_scale_is_the_one_that_tasks_check_would_suggest(
+    answers: MakeAnswers, tmp_path: Path, gpus: dict[str, Any]
+) -> None:
+    made = answers(**gpus)
+    for name, tests in {"count-lines": 1, "sort-names": 3, "make-folder": 5}.items():
+        file = made.tasks / name / "tests" / "test_outputs.py"
+        file.write_text("".join(f"def test_{n}(): assert False\n" for n in range(tests)))
+    proposal = propose(made, tmp_path / "e.yaml")
+    (tmp_path / "e.yaml").write_text(proposal.text)
+    spec = load_experiment(tmp_path / "e.yaml").spec
+    checked = PoolCheck(tuple(TaskCheck(f"t{n}", "", (), tests=n) for n in (1, 3, 5)), 0)
+    assert spec.reward.kind == "ctrf_count" and spec.reward.scale == checked.suggested_scale == 5
+    # A lost report pays what a solved task in the middle earns, and no plan warns of either.
+    assert spec.reward.fallback.value == 3 / 5
+    assert not {"R2", "R12"} & {finding.id for finding in proposal.plan.findings}
+    assert "# scale: the 90th percentile of tests per task (3 in the middle, 5 at most)" in proposal.text
 
 
 @pytest.mark.parametrize(

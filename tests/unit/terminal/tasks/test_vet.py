@@ -46,6 +46,14 @@ def failing_solution(path: Path) -> None:
     (path / "solution" / "solve.sh").write_text("#!/bin/sh\necho because\nexit 4\n")
 
 
+def silent_solution(path: Path) -> None:
+    (path / "solution" / "solve.sh").write_text("#!/bin/sh\nset -e\nfalse\n")
+
+
+def wrong_solution(path: Path) -> None:
+    (path / "tests" / "test_outputs.py").write_text("def test_order():\n    assert False, 'b before a'\n")
+
+
 def checks_nothing(path: Path) -> None:
     (path / "tests" / "test_outputs.py").write_text("def test_nothing():\n    pass\n")
 
@@ -73,6 +81,8 @@ def no_report(path: Path) -> None:
     [
         (no_solution, ("oracle: the verifier says it is not solved (0 of 1",)),
         (failing_solution, ("oracle: solve.sh ended with 4: because",)),
+        (silent_solution, ("oracle: solve.sh ended with 1: it printed nothing",)),
+        (wrong_solution, ("(0 of 1 tests passed; failed: test_order (AssertionError: b before a))",)),
         (checks_nothing, ("no-op: doing nothing solves it",)),
         (broken_import, ("oracle: reward_missing", "no-op: reward_missing")),
         (asks_for_no_file, ("empty: an empty working directory solves it",)),
