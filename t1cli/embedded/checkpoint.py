@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -70,12 +71,36 @@ def write_checkpoint(directory: Path, state: RoleState) -> Path:
     # The manifest comes last: it names every other file with its size and checksum.
     _write_text(aside / MANIFEST, json.dumps(_manifest(aside, state), indent=1))
     _sync(aside)
-    if final.exists():
-        shutil.rmtree(final)
-    aside.rename(final)
+    _move_into_place(aside, final)
     _sync(directory)
     _point_latest(directory, final.name)
     return final
+
+
+def _move_into_place(aside: Path, final: Path) -> None:
+    """The same iteration once more, as an interruption behind a due save does, never takes the whole one away."""
+    if _is_whole(final) and _same_tensors(aside, final):
+        told = _read_manifest(final) | {"progress": _read_manifest(aside)["progress"]}
+        _write_text(aside / MANIFEST, json.dumps(told, indent=1))
+        (aside / MANIFEST).replace(final / MANIFEST)
+        _sync(final)
+        shutil.rmtree(aside)
+    else:
+        # Other files under this number are torn, or of a branch that no resume could take.
+        _discard(final)
+        aside.rename(final)
+
+
+def _same_tensors(one: Path, other: Path) -> bool:
+    """By content: safetensors writes a header's entries in any order, so equal states differ in their bytes."""
+    names = {path.name for path in one.glob("*.safetensors")}
+    if names != {path.name for path in other.glob("*.safetensors")}:
+        return False
+    for name in names:
+        here, there = load_file(one / name), load_file(other / name)
+        if here.keys() != there.keys() or not all(torch.equal(here[key], there[key]) for key in here):
+            return False
+    return True
 
 
 def complete_iterations(directory: Path) -> tuple[int, ...]:

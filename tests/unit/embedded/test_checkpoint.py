@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +80,51 @@ def test_a_crash_at_any_write_keeps_the_last_checkpoint(
     write_checkpoint(tmp_path, state(3, fill=3.0))
     assert complete_iterations(tmp_path)[-1] == 3
     assert not list(tmp_path.glob(".writing-*")), "leftovers of the crash are cleared"
+
+
+@pytest.mark.parametrize("fatal_call", range(1, 13))
+def test_a_crash_while_the_newest_iteration_is_saved_again_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fatal_call: int
+) -> None:
+    """An interruption saves what a due save has just saved; the newest checkpoint is whole at every call's end."""
+    write_checkpoint(tmp_path, state(1))
+    write_checkpoint(tmp_path, state(2, score=0.25))
+    calls = iter(range(1, 1000))
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            if next(calls) == fatal_call:
+                raise Crash
+            return function(*arguments, **named)
+
+        return call
+
+    for owner, name in (
+        (os, "fsync"),
+        (checkpoint, "save_weights"),
+        (checkpoint, "save_file"),
+        (Path, "rename"),
+        (Path, "replace"),
+        (shutil, "rmtree"),
+    ):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+    with contextlib.suppress(Crash):
+        write_checkpoint(tmp_path, state(2, score=0.5))
+    monkeypatch.undo()
+    assert complete_iterations(tmp_path) == (1, 2)
+    assert read_checkpoint(tmp_path, 2, role="actor").progress.score in (0.25, 0.5)
+    write_checkpoint(tmp_path, state(2, score=0.5))
+    assert read_checkpoint(tmp_path, 2, role="actor").progress.score == 0.5
+    assert not list(tmp_path.glob(".writing-*")), "leftovers of the crash are cleared"
+
+
+def test_an_iteration_of_an_abandoned_branch_is_replaced(tmp_path: Path) -> None:
+    """A resume from an older common iteration trains on differently and comes to the same number again."""
+    write_checkpoint(tmp_path, state(2, fill=1.0))
+    write_checkpoint(tmp_path, state(2, fill=2.0))
+    found = read_checkpoint(tmp_path, 2, role="actor")
+    assert all(torch.equal(tensor, torch.full_like(tensor, 2.0)) for tensor in found.weights.values())
+    assert not list(tmp_path.glob(".writing-*"))
 
 
 def test_a_torn_or_altered_file_is_not_taken(tmp_path: Path) -> None:
