@@ -15,7 +15,12 @@ FORMAT_VERSION = 1
 
 
 def write_overlay(path: Path, fit: Fit, *, about: str) -> None:
-    """Keep a fit as an overlay: only what moved, with the errors it was judged by."""
+    """Keep a fit as an overlay."""
+    path.write_text(overlay_text(fit, about=about), encoding="utf-8")
+
+
+def overlay_text(fit: Fit, *, about: str) -> str:
+    """A fit as the text of an overlay: only what moved, with the errors it was judged by."""
     body = {
         "format_version": FORMAT_VERSION,
         "about": about,
@@ -27,7 +32,7 @@ def write_overlay(path: Path, fit: Fit, *, about: str) -> None:
         "held_out_before_gib": fit.held_out_before_gib,
         "held_out_after_gib": fit.held_out_after_gib,
     }
-    path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    return json.dumps(body, indent=1) + "\n"
 
 
 def read_overlay(path: Path) -> Coefficients:

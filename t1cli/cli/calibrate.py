@@ -27,14 +27,18 @@ def command(
 
     Runs bring their own spec; logs need --spec.
     """
-    from t1cli.plan.calibrate import calibrate_sources, write_calibration
+    from t1cli.plan.calibrate import calibrate_sources, calibration_text
     from t1cli.ui.calibrate_view import print_calibration
     from t1cli.ui.json_view import print_object
+    from t1cli.ui.output_file import is_stream, put, refuse_two_answers
 
+    refuse_two_answers(output, as_json=json)
     found, fit = calibrate_sources(_sources(sources, spec, set_, runs_dir), role)
-    written = output.resolve() if output is not None and found.accepted else None
+    written = output if output is not None and found.accepted else None
+    if written is not None and not is_stream(written):
+        written = written.resolve()
     if written is not None:
-        write_calibration(written, found, fit)
+        put(calibration_text(found, fit), written, ours=lambda former: '"coefficients"' in former)
     exit_code = ExitCode.YES if found.accepted else ExitCode.NO
     if json:
         print_object(found.to_json(written))

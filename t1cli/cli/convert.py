@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from t1cli.errors import BadInput, ExitCode
+from t1cli.ui.output_file import is_stdout, put
 
 if TYPE_CHECKING:
     from t1cli.slime.script.bash.state import Note, Unknown
@@ -23,26 +25,33 @@ def command(
     to: Annotated[str, typer.Option(help="`spec` or `script`.")] = "spec",
     slime_version: Annotated[str, typer.Option(help="slime version that the script is for.")] = "0.3.0",
     allow: Annotated[list[Path], typer.Option(help="A further directory that `source` may read.")] = [],  # noqa: B006
+    force: Annotated[bool, typer.Option(help="Replace an output that somebody has edited.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> int:
     """Convert between slime launch scripts and specs; exit 1 with the lines that need help."""
     if to not in ("spec", "script"):
         raise BadInput(f"--to {to}", "--to", "spec or script")
+    if output is not None and is_stdout(output):
+        output = None
     if to == "script":
-        return _to_script(source, set_, output)
+        return _to_script(source, set_, output, force=force)
     from t1cli.slime.script.convert_file import convert_file
     from t1cli.slime.script.read_script import NotRead
+    from t1cli.slime.script.signed import signed
 
     found = convert_file(Path(source), _variables(set_), version=slime_version, allowed=allow)
     if isinstance(found, NotRead):
         _say_needs(source, found.reasons, as_json=json)
         return ExitCode.NO
-    _put(found.text, None if json and output is None else output, quiet=json)
-    _say_converted(found, output, as_json=json)
+    text = signed(found.text, after=1)
+    if output is not None or not json:
+        _put(text, output, force=force)
+    _say_converted(replace(found, text=text), output, as_json=json)
     return ExitCode.YES
 
 
-def _to_script(source: str, overrides: list[str], output: Path | None) -> int:
+def _to_script(source: str, overrides: list[str], output: Path | None, *, force: bool) -> int:
+    from t1cli.slime.script.signed import signed
     from t1cli.slime.script.to_script import script_text
     from t1cli.spec.load import load_experiment
 
@@ -50,7 +59,7 @@ def _to_script(source: str, overrides: list[str], output: Path | None) -> int:
     if loaded.spec.engine.kind != "slime":
         where = loaded.where("engine.kind")
         raise BadInput("only campaigns on the slime engine have a script", where, "--set engine.kind=slime")
-    _put(script_text(loaded.spec, source=source), output, quiet=False)
+    _put(signed(script_text(loaded.spec, source=source), after=2), output, force=force)
     return ExitCode.YES
 
 
@@ -64,24 +73,13 @@ def _variables(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def _put(text: str, output: Path | None, *, quiet: bool) -> None:
+def _put(text: str, output: Path | None, *, force: bool) -> None:
+    from t1cli.slime.script.signed import is_unedited
+
+    hint = "name another file, or replace it with --force"
     if output is not None:
-        _refuse_foreign(output)
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text)
-    elif not quiet:
-        typer.echo(text, nl=False)
-
-
-def _refuse_foreign(output: Path) -> None:
-    """A file that `t1 convert` did not write is somebody's work."""
-    if not output.exists():
-        return
-    with output.open(errors="replace") as file:
-        head = "".join(file.readline() for _ in range(2))
-    if not any(mark in head for mark in ("Read from the slime script", "written by `t1 convert")):
-        hint = "name another file, or remove it first"
-        raise BadInput(f"{output} exists and was not written by t1 convert", str(output), hint)
+    put(text, output or Path("-"), ours=is_unedited, force=force, hint=hint)
 
 
 def _say_needs(source: str, reasons: tuple[Note, ...], *, as_json: bool) -> None:

@@ -21,9 +21,11 @@ def command(
     from t1cli.report.facts import gather
     from t1cli.report.page import page
     from t1cli.ui.json_view import print_object
+    from t1cli.ui.output_file import is_stdout, put, refuse_two_answers
     from t1cli.ui.report_view import print_curves, print_written
     from t1cli.watch.sources.open_source import open_source
 
+    refuse_two_answers(output, as_json=json)
     found = find_run(run, runs_root(runs_dir))
     facts = gather(found, open_source(str(found.path), runs_root(runs_dir)))
     if terminal:
@@ -31,8 +33,12 @@ def command(
         return
     target = output or found.path / "report.html"
     text = page(facts, found)
-    write_text(target, text)
+    if output is None:
+        write_text(target, text)
+    else:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        put(text, output, ours=lambda former: " - t1 report</title>" in former[:1000])
     if json:
         print_object({"format_version": 1, "page": str(target), "bytes": len(text.encode())})
-    else:
+    elif not is_stdout(target):
         print_written(target, len(text.encode()))

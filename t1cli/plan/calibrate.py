@@ -10,7 +10,7 @@ from typing import Any
 from memory_model import why_impossible
 from memory_model.calibration import Change, Fit, Observation, calibrate
 from memory_model.joining import join
-from memory_model.overlay import write_overlay
+from memory_model.overlay import overlay_text
 from memory_model.readings import Reading, read_logs
 from memory_model.terms.term import Role
 from t1cli.errors import BadInput, Diagnostic
@@ -96,13 +96,9 @@ def calibrate_sources(sources: Sequence[Source], role: Role) -> tuple[Calibratio
     )
 
 
-def write_calibration(path: Path, found: Calibration, fit: Fit) -> None:
-    """Keep the fit as an overlay. BadInput when it cannot be written."""
-    about = f"Fitted to {len(found.compared)} readings of {', '.join(found.sources)}."
-    try:
-        write_overlay(path, fit, about=about)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}", str(path)) from error
+def calibration_text(found: Calibration, fit: Fit) -> str:
+    """The fit as the text of an overlay."""
+    return overlay_text(fit, about=f"Fitted to {len(found.compared)} readings of {', '.join(found.sources)}.")
 
 
 def _joined(

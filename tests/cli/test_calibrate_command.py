@@ -51,6 +51,17 @@ def test_the_overlay_moves_the_plan_to_the_readings(tmp_path: Path) -> None:
     assert memory["overlay"]["name"] == str(output) and LOG in memory["overlay"]["about"]
 
 
+def test_an_overlay_is_replaced_and_another_file_is_not(tmp_path: Path) -> None:
+    output = tmp_path / "ours.json"
+    assert calibrate(LOG, "--spec", T1, "--output", str(output)).exit_code == 0
+    text = output.read_text()
+    assert calibrate(LOG, "--spec", T1, "--output", str(output)).exit_code == 0 and output.read_text() == text
+    output.write_text('{"mine": 1}\n')
+    refused = calibrate(LOG, "--spec", T1, "--output", str(output))
+    assert refused.exit_code == 2 and "not as t1 wrote it" in refused.stderr and refused.stdout == ""
+    assert output.read_text() == '{"mine": 1}\n'
+
+
 def test_a_run_brings_its_own_spec(tmp_path: Path) -> None:
     run = tmp_path / "t1" / "attempt_1"
     run.mkdir(parents=True)
@@ -82,6 +93,7 @@ def test_a_fit_that_makes_held_back_readings_worse_is_not_written(tmp_path: Path
         ([LOG, "--spec", T1, "--set", "topology.ep=48"], "48"),
         (["Makefile", "--spec", T1], "no memory reading to compare"),
         ([LOG, "--spec", "no-such-experiment"], "no-such-experiment"),
+        ([LOG, "--spec", T1, "--output", "-", "--json"], "with --json stdout is one object"),
         ([LOG, "--spec", T1, "--output", "/no/such/folder/ours.json"], "cannot write /no/such/folder/ours.json"),
     ],
 )
