@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 PREFIX = ".t1-preflight-"
-"""Files that a probe makes where a nameless one is impossible; what a killed one left is removed by the next."""
+"""Files that a probe makes where a nameless one is impossible; what a killed one left is removed by a later one."""
+OLD_SECONDS = 3600.0
+"""Age of a file that nobody is about to unlink any more; a probe's own has its name for a moment."""
+_NO_SUCH_THING = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""What file systems, and kernels, without O_TMPFILE answer."""
 
 
 def places(paths: Mapping[str, str]) -> dict[str, Any]:
@@ -73,21 +79,29 @@ def _nameless(directory: Path) -> int:
     try:
         return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno not in (95, 21, 22):  # EOPNOTSUPP, EISDIR, EINVAL: this file system has no such thing
+        if error.errno not in _NO_SUCH_THING:
             raise
-    remove_dead(directory)
-    path = directory / f"{PREFIX}{os.getpid()}"
+    return _unnamed(directory)
+
+
+def _unnamed(directory: Path) -> int:
+    """A file that loses its name at once. Every node of a cluster may do this in one shared directory at a time."""
+    path = directory / f"{PREFIX}{secrets.token_hex(8)}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    path.unlink()
+    try:
+        path.unlink(missing_ok=True)
+        remove_old(directory, now=os.fstat(descriptor).st_mtime)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
-def remove_dead(directory: Path) -> None:
-    """Remove files of probes whose process is gone."""
+def remove_old(directory: Path, *, now: float) -> None:
+    """Remove what killed probes of any node left. `now` is the file system's own time: its server's clock counts."""
     for left in directory.glob(f"{PREFIX}*"):
-        number = left.name.removeprefix(PREFIX)
-        if number.isdigit() and not os.path.exists(f"/proc/{number}"):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < now - OLD_SECONDS:
                 left.unlink()
 
 

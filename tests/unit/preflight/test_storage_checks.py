@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from t1cli.preflight.probes.places import PREFIX, places, remove_dead
+from t1cli.preflight.probes.places import PREFIX, places
 from tests.unit.preflight.conftest import Ask, MakeContext, nodes, one
 
 PLACES = "t1cli.preflight.probes.places:places"
@@ -104,14 +107,57 @@ def test_a_disk_without_locks_is_refused(context_of: MakeContext, ask: Ask, tmp_
     assert saw.status == "fail" and "no file locks" in saw.found
 
 
-def test_what_a_killed_probe_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    (tmp_path / f"{PREFIX}{ended.pid}").touch()
-    (tmp_path / f"{PREFIX}1").touch()
-    (tmp_path / "mine").touch()
-    remove_dead(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PREFIX}1", "mine"]
+@pytest.fixture
+def without_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NFS and some Lustre answer."""
+    real = os.open
+
+    def refusing(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return real(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+def test_what_a_killed_probe_left_is_removed_and_nothing_else(tmp_path: Path, without_nameless_files: None) -> None:
+    for name in (f"{PREFIX}old", f"{PREFIX}new", "mine"):
+        (tmp_path / name).touch()
+    for name in (f"{PREFIX}old", "mine"):
+        os.utime(tmp_path / name, (time.time() - 7200,) * 2)
+    said = places({"runs": str(tmp_path)})
+    assert said["runs"]["problem"] == "" and said["runs"]["locks"] is True
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PREFIX}new", "mine"]
+
+
+def test_another_nodes_probe_may_take_the_file_away_first(
+    tmp_path: Path, without_nameless_files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes probe one shared directory at once, and pids of containers are alike."""
+    real = Path.unlink
+
+    def overtaken(path: Path, missing_ok: bool = False) -> None:
+        real(path)
+        real(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", overtaken)
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        assert places({"runs": str(tmp_path)})["runs"]["problem"] == ""
+    assert list(tmp_path.iterdir()) == [] and set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_name_that_stays_leaks_no_descriptor(
+    tmp_path: Path, without_nameless_files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    before = set(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", stale)
+        assert places({"runs": str(tmp_path)})["runs"]["problem"] == "Stale file handle"
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.catalogue("C2")
