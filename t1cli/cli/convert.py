@@ -35,6 +35,7 @@ def command(
         output = None
     if to == "script":
         return _to_script(source, set_, output, force=force)
+    _refuse_experiment(source)
     from t1cli.slime.script.convert_file import convert_file
     from t1cli.slime.script.read_script import NotRead
     from t1cli.slime.script.signed import signed
@@ -48,6 +49,17 @@ def command(
         _put(text, output, force=force)
     _say_converted(replace(found, text=text), output, as_json=json)
     return ExitCode.YES
+
+
+def _refuse_experiment(source: str) -> None:
+    """Raises BadInput for a spec: that converts the other way."""
+    from t1cli.spec.command_line import command_line
+    from t1cli.spec.locate import experiment_names
+
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml") or path.is_dir() or (source in experiment_names() and not path.exists()):
+        hint = f"`{command_line('convert', source, '--to', 'script')}` makes a script of it"
+        raise BadInput(f"{source} is an experiment, not a launch script", source, hint)
 
 
 def _to_script(source: str, overrides: list[str], output: Path | None, *, force: bool) -> int:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from t1cli.plan.plan import Plan
     from t1cli.spec.load import LoadedSpec
 
-SCRIPTS = (".sh", ".bash", ".py")
-"""Endings of a launch script; Python launchers are named as what cannot be read."""
-
 
 def command(
     spec: Annotated[
@@ -32,9 +29,10 @@ def command(
     """Answer whether a campaign fits and what is wrong with it; exit 0 yes, 1 no."""
     from t1cli.plan.build import build_plan
     from t1cli.spec.load import load_experiment
+    from t1cli.spec.locate import is_script
     from t1cli.watch.of_spec import check_watch_block
 
-    loaded = _load_script(spec, set_) if Path(spec).suffix in SCRIPTS else load_experiment(Path(spec), set_)
+    loaded = _load_script(spec, set_) if is_script(Path(spec)) else load_experiment(Path(spec), set_)
     check_watch_block(loaded)
     if search:
         return _search(loaded, spec, set_, as_json=json)

@@ -7,8 +7,10 @@ from functools import cache
 from pathlib import Path
 
 from t1cli.errors import BadInput
+from t1cli.spec.command_line import command_line
 
 EXPERIMENT_FILE = "experiment.yaml"
+SCRIPT_ENDINGS = (".sh", ".bash", ".py")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -44,11 +46,38 @@ def experiment_names() -> list[str]:
 
 
 def find_experiment(argument: Path) -> Path:
-    """The experiment file behind a path, a directory or the bare name of a shipped experiment."""
+    """The experiment file behind a path, a directory or the bare name of a shipped experiment.
+
+    Raises BadInput where there is none, and for a launch script, with what makes a spec of it.
+    """
     try:
-        return _found(argument)
+        found = _found(argument)
     except OSError as error:
         raise BadInput(f"no experiment can be at {argument}: {error.strerror}", str(argument), _near("")) from error
+    if is_script(found):
+        raise BadInput(f"{argument} is a launch script, not an experiment file", str(argument), _from_script(argument))
+    return found
+
+
+def is_script(path: Path) -> bool:
+    """Whether a file is a program: by its ending, or by `#!` at its head. A path without a file goes by its ending."""
+    if path.suffix in SCRIPT_ENDINGS:
+        return True
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:  # whoever reads the whole file says why not
+        return False
+
+
+def _from_script(argument: Path) -> str:
+    if argument.suffix == ".py":
+        return "a Python launcher cannot be read; `t1 init` writes a first spec"
+    spec = argument.with_suffix(".yaml").name
+    convert = command_line("convert", str(argument), "--output", spec)
+    return f"`{convert}` makes a spec of it, which this command takes; `{command_line('plan', str(argument))}` plans it"
 
 
 def _found(argument: Path) -> Path:
