@@ -22,6 +22,7 @@ from torch import Tensor
 from t1cli.embedded.model import TinyMoEConfig
 from t1cli.embedded.weights import WEIGHTS_FILE, read_config, save_weights
 from t1cli.errors import T1Error
+from t1cli.launch.pins import pinned
 
 FORMAT_VERSION = 1
 LATEST = "latest"
@@ -136,14 +137,14 @@ def read_checkpoint(directory: Path, iteration: int, *, role: str) -> RoleState:
 
 
 def prune(directories: Sequence[Path], *, keep_latest: int, keep_best: int) -> tuple[int, ...]:
-    """Delete iterations that are neither among the newest nor the best-scored; returns the deleted numbers.
+    """Delete iterations that are neither among the newest nor the best-scored nor pinned; returns the deleted numbers.
 
     Call it after every role has been saved, so that a common iteration always stays.
     """
     iterations = complete_iterations(directories[0])
     scored = [(score, number) for number in iterations if (score := _score(directories[0], number)) is not None]
     best = sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:keep_best]
-    kept = set(iterations[-keep_latest:]) | {number for _, number in best}
+    kept = set(iterations[-keep_latest:]) | {number for _, number in best} | pinned(directories)
     gone = tuple(number for number in iterations if number not in kept)
     for number in gone:
         for directory in directories:

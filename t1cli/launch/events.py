@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -100,6 +101,35 @@ class EventWriter:
 def read_events(path: Path) -> tuple[Event, ...]:
     """Every whole event in the order written; kinds this version does not know are passed over."""
     return tuple(event for line in read_lines(path) if (event := _event(line)) is not None)
+
+
+class EventTail:
+    """Reads a growing events.jsonl on from where the last call ended; a torn last line waits for its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def poll(self) -> tuple[Event, ...]:
+        """Events that were completed since the last call. Raises OSError where the file cannot be read."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._read)
+                new = stream.read()
+        except FileNotFoundError:
+            return ()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return tuple(event for line in whole.splitlines() if (event := _event(_fields(line))) is not None)
+
+
+def _fields(line: bytes) -> Mapping[str, Value]:
+    """One line's object; empty for what is torn or foreign."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _event(line: Mapping[str, Value]) -> Event | None:

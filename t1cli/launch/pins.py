@@ -1,33 +1,39 @@
-"""Pinned checkpoints: a file beside a checkpoint that keeps it from being deleted. Watch and people set it."""
+"""Pinned checkpoints: a file `iter_N.pinned` beside one keeps it from retention, whoever made it, whatever it holds."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
-from t1cli.launch.checkpoint_manifest import iteration_directory, saved_rollouts
 from t1cli.launch.json_files import read_json, write_json
 
-
-def pin(role_directories: Iterable[Path], rollout: int, *, by: str, reason: str) -> None:
-    """Keep the checkpoints of one rollout, all roles, whatever retention says."""
-    for directory in role_directories:
-        write_json(_pin_file(directory, rollout), {"by": by, "reason": reason, "time": time.time()})
+SUFFIX: Final = ".pinned"
+_PREFIX: Final = "iter_"
 
 
-def unpin(role_directories: Iterable[Path], rollout: int) -> None:
-    """Give them back to retention."""
-    for directory in role_directories:
-        _pin_file(directory, rollout).unlink(missing_ok=True)
+def pin(checkpoint: Path, *, by: str, reason: str) -> None:
+    """Keep `…/iter_N` whatever retention says. A pin that is there already stays as it is."""
+    if not _file(checkpoint).exists():
+        write_json(_file(checkpoint), {"by": by, "reason": reason, "time": time.time()})
 
 
-def pinned(role_directory: Path) -> dict[int, str]:
-    """Pinned rollouts of one role with the reason of each."""
-    found = {rollout: read_json(_pin_file(role_directory, rollout)) for rollout in saved_rollouts(role_directory)}
-    return {rollout: str(content.get("reason", "")) for rollout, content in found.items() if content is not None}
+def unpin(checkpoint: Path, *, by: str) -> None:
+    """Give it back to retention, if this one pinned it."""
+    if (read_json(_file(checkpoint)) or {}).get("by") == by:
+        _file(checkpoint).unlink(missing_ok=True)
 
 
-def _pin_file(role_directory: Path, rollout: int) -> Path:
-    iteration = iteration_directory(role_directory, rollout)
-    return iteration.with_name(f"{iteration.name}.pinned")
+def pinned(role_directories: Iterable[Path]) -> frozenset[int]:
+    """Iterations of which any role's checkpoint is pinned. `touch iter_0000010.pinned` is a pin."""
+    names = (
+        entry.name.removeprefix(_PREFIX).removesuffix(SUFFIX)
+        for directory in role_directories
+        for entry in directory.glob(f"{_PREFIX}*{SUFFIX}")
+    )
+    return frozenset(int(name) for name in names if name.isdecimal())
+
+
+def _file(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}{SUFFIX}")

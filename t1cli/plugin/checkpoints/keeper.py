@@ -38,7 +38,7 @@ def _keep(settings: Settings) -> tuple[int, ...]:
         scores(settings.actor_dir, score_name(settings.spec)),
         keep_latest=retention.keep_latest,
         keep_best=retention.keep_best,
-        pinned=[rollout for directory in roles.values() for rollout in pinned(directory)],
+        pinned=pinned(roles.values()),
     )
     gone = prune(list(roles.values()), whole, kept)
     if gone:

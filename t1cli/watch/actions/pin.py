@@ -1,70 +1,88 @@
-"""Pinning the best checkpoint: hard links beside the originals, which no retention knows and so none deletes (C3)."""
+"""Pinning the best checkpoint: a pin beside the save before which a metric was best, which retention honours (C3)."""
 
 from __future__ import annotations
 
-import os
-import shutil
+import math
 from pathlib import Path
+from typing import Any, Final
 
-from t1cli.launch.events import Event, EventKind, read_events
+from t1cli.launch.events import EventKind, EventTail
+from t1cli.launch.json_files import number_in, read_json, write_json
+from t1cli.launch.pins import pin, unpin
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.watch.actions.journal import watch_dir
 from t1cli.watch.history import History
 
 WINDOW = 10
+BY: Final = "t1 watch"
+"""Who pinned: what a person pinned is never given back."""
 
 
 class PinAction:
-    """Keeps, of all saves so far, the one before which a metric's mean was best (catalogue C3)."""
+    """Keeps, of all saves so far, the one before which a metric's mean was best (catalogue C3).
+
+    What is held is on record in `watch/pinned.json`: a watcher that is started anew goes on from there.
+    """
 
     def __init__(self, run: RunDirectory, metric: str) -> None:
-        self._run = run
         self._metric = metric
-        self._folder = watch_dir(run) / "pinned"
-        self._seen: set[str] = set()
+        self._file = watch_dir(run) / "pinned.json"
+        self._events = EventTail(run.events_jsonl)
+        self._saves: dict[int, dict[str, Path]] = {}
+        self._trouble = ""
 
     def tick(self, history: History) -> str:
-        """Look at new saves; returns what was pinned, for the terminal."""
-        saves: dict[int, list[Event]] = {}
-        for event in read_events(self._run.events_jsonl):
-            if event.kind is EventKind.CHECKPOINT and Path(event.text("path")).is_dir():
-                saves.setdefault(int(event.number("rollout")), []).append(event)
-        scores = {rollout: score for rollout in saves if (score := self._score(history, rollout)) is not None}
+        """Look at new saves; returns what was pinned, or once why nothing could be, for the terminal."""
+        try:
+            said, self._trouble = self._pin_best(history), ""
+        except OSError as problem:
+            told, self._trouble = self._trouble, f"no save could be pinned: {problem.strerror or problem}"
+            said = self._trouble if self._trouble != told else ""
+        return said
+
+    def _pin_best(self, history: History) -> str:
+        self._note_saves()
+        there = (rollout for rollout, roles in self._saves.items() if all(place.is_dir() for place in roles.values()))
+        scores = {rollout: score for rollout in there if (score := self._score(history, rollout)) is not None}
         if not scores:
             return ""
         best = max(scores, key=lambda rollout: (scores[rollout], rollout))
-        target = self._folder / f"rollout_{best:06d}"
-        if target.exists() or (self._best_pinned() or -1e300) >= scores[best]:
+        held = self._held()
+        if held and number_in(held.get("score"), -math.inf) >= scores[best]:
             return ""
-        for event in saves[best]:
-            link_tree(Path(event.text("path")), target / event.text("role"))
-        (target / "score").write_text(f"{scores[best]!r}\n", encoding="utf-8")
-        for other in self._folder.iterdir():
-            if other != target:
-                shutil.rmtree(other)
+        self._hold(best, scores[best], former=_checkpoints(held))
         return f"pinned the save after rollout {best}: {self._metric} {scores[best]:.3f}"
 
+    def _hold(self, rollout: int, score: float, *, former: list[Path]) -> None:
+        """The new pins first, the record next, the old ones last: killed anywhere, no best save is unpinned."""
+        places = list(self._saves[rollout].values())
+        for place in places:
+            pin(place, by=BY, reason=f"{self._metric} {score!r}")
+        told = {"rollout": rollout, "metric": self._metric, "score": score, "checkpoints": [str(one) for one in places]}
+        write_json(self._file, {"format_version": 1, **told})
+        for place in former:
+            if place not in places:
+                unpin(place, by=BY)
+
+    def _held(self) -> dict[str, Any]:
+        """What is pinned; a score of another metric says nothing about this one's."""
+        held = read_json(self._file) or {}
+        lost = not all(place.is_dir() for place in _checkpoints(held))
+        return {"checkpoints": held.get("checkpoints")} if lost or held.get("metric") != self._metric else held
+
+    def _note_saves(self) -> None:
+        for event in self._events.poll():
+            if event.kind is EventKind.CHECKPOINT:
+                roles = self._saves.setdefault(int(event.number("rollout")), {})
+                roles[event.text("role")] = Path(event.text("path"))
+
     def _score(self, history: History, rollout: int) -> float | None:
-        """Mean over the rollouts that the save had been trained on last."""
+        """Mean over the rollouts that the save had been trained on last; None without a finite one."""
         series = history.get(self._metric)
         values = series.up_to(rollout - 1, WINDOW) if series is not None else []
-        return sum(values) / len(values) if values else None
-
-    def _best_pinned(self) -> float | None:
-        found = [float(path.read_text(encoding="utf-8")) for path in self._folder.glob("*/score")]
-        return max(found, default=None)
+        mean = sum(values) / len(values) if values else math.nan
+        return mean if math.isfinite(mean) else None
 
 
-def link_tree(source: Path, target: Path) -> None:
-    """A directory as hard links: no copy, and the files live on when the original is deleted."""
-    for folder, _, files in os.walk(source):
-        there = target / Path(folder).relative_to(source)
-        there.mkdir(parents=True, exist_ok=True)
-        for name in files:
-            path = Path(folder) / name
-            if path.is_symlink():
-                continue
-            try:
-                os.link(path, there / name)
-            except OSError:
-                shutil.copy2(path, there / name)
+def _checkpoints(held: dict[str, Any]) -> list[Path]:
+    return [Path(str(one)) for one in held.get("checkpoints") or ()]

@@ -152,3 +152,15 @@ def test_retention_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
         write_checkpoint(critic, state(number, role="critic", score=score))
     assert prune([actor, critic], keep_latest=2, keep_best=1) == (1, 3)
     assert complete_iterations(actor) == complete_iterations(critic) == (2, 4, 5)
+
+
+def test_a_pin_keeps_a_checkpoint_of_every_role(tmp_path: Path) -> None:
+    actor, critic = tmp_path / "actor", tmp_path / "critic"
+    for number in range(1, 5):
+        write_checkpoint(actor, state(number))
+        write_checkpoint(critic, state(number, role="critic"))
+    (critic / "iter_0000002.pinned").touch()
+    assert prune([actor, critic], keep_latest=1, keep_best=0) == (1, 3)
+    assert complete_iterations(actor) == complete_iterations(critic) == (2, 4)
+    (critic / "iter_0000002.pinned").unlink()
+    assert prune([actor, critic], keep_latest=1, keep_best=0) == (2,)

@@ -168,14 +168,21 @@ def test_the_evaluation_before_training_belongs_to_no_checkpoint(settings: Setti
 
 
 def test_a_pinned_checkpoint_stays(settings: Settings) -> None:
-    fill(settings, range(1, 2))
-    pin([settings.actor_dir, settings.critic_dir], 1, by="t1 watch", reason="peak")
-    fill(settings, range(2, 9))
+    fill(settings, range(1, 3))
+    checkpoint = iteration_directory(settings.actor_dir, 1)
+    pin(checkpoint, by="t1 watch", reason="peak")
+    # What a person does: existence alone pins, and one role's pin keeps every role's.
+    (settings.critic_dir / "iter_0000002.pinned").touch()
+    fill(settings, range(3, 10))
     keep(settings)
-    assert 1 in saved_rollouts(settings.actor_dir) and 1 in saved_rollouts(settings.critic_dir)
-    unpin([settings.actor_dir, settings.critic_dir], 1)
+    assert saved_rollouts(settings.actor_dir)[:2] == saved_rollouts(settings.critic_dir)[:2] == (1, 2)
+    unpin(checkpoint, by="somebody else")
+    unpin(iteration_directory(settings.critic_dir, 2), by="t1 watch")
     keep(settings)
-    assert 1 not in saved_rollouts(settings.actor_dir)
+    assert saved_rollouts(settings.actor_dir)[:2] == (1, 2), "only its own"
+    unpin(checkpoint, by="t1 watch")
+    keep(settings)
+    assert saved_rollouts(settings.actor_dir)[0] == saved_rollouts(settings.critic_dir)[0] == 2
 
 
 def test_damaged_checkpoints_are_no_copies_and_are_not_deleted_for_others(settings: Settings) -> None:

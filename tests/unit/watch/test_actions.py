@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -16,6 +17,7 @@ from t1cli.cluster.node_probes import ClusterSaid, NodeSaid
 from t1cli.errors import BadInput, Refused
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.json_files import read_json, write_json, write_text
+from t1cli.launch.pins import pinned
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.watch.actions.evidence import write_evidence
 from t1cli.watch.actions.gpus_left import gpus_left, told
@@ -218,22 +220,97 @@ def save(run: RunDirectory, rollout: int) -> Path:
     return folder
 
 
+def pins(run: RunDirectory) -> list[str]:
+    return sorted(path.name for path in run.actor_checkpoints.glob("*.pinned"))
+
+
+def scored(*means: float) -> History:
+    """A history of ten rollouts at each mean in turn."""
+    history = History()
+    for step in range(10 * len(means)):
+        history.add(Row(step, {"m": means[step // 10]}))
+    return history
+
+
 @pytest.mark.catalogue("C3")
 def test_the_best_save_is_pinned_and_outlives_its_retention(run: RunDirectory) -> None:
-    history, pin = History(), PinAction(run, "terminal/accuracy")
-    assert pin.tick(history) == ""
-    for step in range(40):
-        history.add(Row(step, {"terminal/accuracy": 0.45 if 10 <= step < 20 else 0.3}))
-    folders = {rollout: save(run, rollout) for rollout in (10, 20, 30)}
-    assert pin.tick(history) == "pinned the save after rollout 20: terminal/accuracy 0.450"
-    pinned = watch_dir(run) / "pinned" / "rollout_000020" / "actor" / "shards" / "weights"
-    assert os.stat(pinned).st_ino == os.stat(folders[20] / "shards" / "weights").st_ino
-    (folders[20] / "shards" / "weights").unlink()
-    (folders[20] / "shards").rmdir()
-    folders[20].rmdir()
-    # Only worse saves are left; the pinned one stays, also for a watcher that has just begun.
-    assert PinAction(run, "terminal/accuracy").tick(history) == ""
-    assert pinned.read_text() == "weights of 20"
+    assert PinAction(run, "m").tick(History()) == ""
+    history = scored(0.3, 0.45, 0.3)
+    for rollout in (10, 20, 30):
+        save(run, rollout)
+    assert PinAction(run, "m").tick(history) == "pinned the save after rollout 20: m 0.450"
+    assert pins(run) == ["iter_0000020.pinned"] and pinned([run.actor_checkpoints]) == {20}
+    # A watcher that has just begun reads what is pinned from the disk.
+    assert PinAction(run, "m").tick(history) == "" and pins(run) == ["iter_0000020.pinned"]
+
+
+@pytest.mark.parametrize(("first", "second", "kept"), [(0.0, -0.5, 10), (-2.0, -1.0, 20), (-1.0, 0.0, 20)])
+def test_signed_rewards_are_compared_as_they_are(run: RunDirectory, first: float, second: float, kept: int) -> None:
+    pin, history = PinAction(run, "m"), scored(first, second)
+    save(run, 10)
+    assert pin.tick(history)
+    save(run, 20)
+    pin.tick(history)
+    assert pins(run) == [f"iter_{kept:07d}.pinned"], "one pin at a time: the former is given back"
+
+
+def test_what_a_person_pinned_is_never_given_back(run: RunDirectory) -> None:
+    history = scored(0.1, 0.2)
+    (save(run, 10).parent / "iter_0000010.pinned").touch()
+    pin = PinAction(run, "m")
+    assert pin.tick(history)
+    save(run, 20)
+    assert pin.tick(history)
+    assert pins(run) == ["iter_0000010.pinned", "iter_0000020.pinned"]
+
+
+@pytest.mark.parametrize("fatal_write", [1, 2])
+def test_killed_while_pinning_the_next_watcher_pins_it(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, fatal_write: int
+) -> None:
+    history = scored(0.1, 0.2)
+    save(run, 10)
+    PinAction(run, "m").tick(history)
+    save(run, 20)
+    writes = iter(range(1, 9))
+    rename = Path.replace
+
+    def dying(path: Path, target: Path) -> Path:
+        if next(writes) == fatal_write:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", dying)
+        PinAction(run, "m").tick(history)
+    assert "iter_0000010.pinned" in pins(run), "the former best stays until the new one is on record"
+    assert PinAction(run, "m").tick(history) == "pinned the save after rollout 20: m 0.200"
+    assert pins(run) == ["iter_0000020.pinned"]
+
+
+def test_a_full_disk_is_told_once_and_tried_again(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, pin = scored(0.1), PinAction(run, "m")
+    save(run, 10)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert pin.tick(history) == "no save could be pinned: No space left on device"
+        assert pin.tick(history) == ""
+    assert pin.tick(history) == "pinned the save after rollout 10: m 0.100"
+
+
+def test_a_damaged_record_and_another_metric_do_not_end_the_watcher(run: RunDirectory) -> None:
+    history = scored(0.1, 0.2)
+    save(run, 10)
+    write_text(watch_dir(run) / "pinned.json", "{torn")
+    assert PinAction(run, "m").tick(history)
+    for step in range(10):
+        history.add(Row(step, {"other": -3.0}))
+    assert PinAction(run, "other").tick(history) == "pinned the save after rollout 10: other -3.000"
+    assert pins(run) == ["iter_0000010.pinned"]
 
 
 def test_evidence_holds_tails_and_causes_and_no_secret(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
