@@ -17,8 +17,8 @@ JOB_ID = "job"
 
 def occupation_of(run: RunDirectory) -> Occupation | None:
     """None when the newest session has no job, its end is on record, or it never reached the cluster."""
-    job = read_ray_job(run)
-    if job is None or _end_is_known(read_events(run.events_jsonl)):
+    job = _job_without_an_end(run)
+    if job is None:
         return None
     try:
         state = open_jobs(job).state(job.job_id)
@@ -29,9 +29,20 @@ def occupation_of(run: RunDirectory) -> Occupation | None:
     return Occupation(job.job_id, state.lives, _running(run, job) if state.lives else None)
 
 
+def job_lives(run: RunDirectory) -> bool:
+    """Whether the newest session's job still runs. Raises CouldNotAsk: a cluster that is away says neither."""
+    job = _job_without_an_end(run)
+    return job is not None and open_jobs(job).state(job.job_id).lives
+
+
 def open_jobs(job: RayJob) -> Jobs:
     """The cluster that a job was submitted to. Raises CouldNotAsk."""
     return Jobs.open(ClusterAddress(job.address, job.source))
+
+
+def _job_without_an_end(run: RunDirectory) -> RayJob | None:
+    job = read_ray_job(run)
+    return None if job is None or _end_is_known(read_events(run.events_jsonl)) else job
 
 
 def _end_is_known(events: tuple[Event, ...]) -> bool:

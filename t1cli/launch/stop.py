@@ -21,7 +21,7 @@ from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_summary import summarize
 from t1cli.launch.slime_backend import detached_follower
-from t1cli.launch.slime_occupation import occupation_of, open_jobs
+from t1cli.launch.slime_occupation import job_lives, open_jobs
 from t1cli.spec.command_line import command_line
 
 FORMAT_VERSION = 1
@@ -54,7 +54,7 @@ class StopAnswer:
 
 
 def stop_after_next_save(campaign: Path) -> StopAnswer:
-    """Leave a stop request for the running attempt. Raises Refused when none runs."""
+    """Leave a stop request for the running attempt. Raises Refused when none runs, CouldNotAsk when that is unknown."""
     if (unfollowed := unfollowed_job(campaign)) is not None:
         follow_again(unfollowed)
     run, holder = _running(campaign)
@@ -128,8 +128,7 @@ def unfollowed_job(campaign: Path) -> RunDirectory | None:
     run, holder = latest_attempt(campaign), lock_holder(campaign)
     if run is None or (holder is not None and holder.liveness != "dead") or read_ray_job(run) is None:
         return None
-    occupation = occupation_of(run)
-    return run if occupation is not None and occupation.lives else None
+    return run if job_lives(run) else None
 
 
 def follow_again(run: RunDirectory) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from t1cli.errors import T1Error
+from t1cli.errors import CouldNotAsk, T1Error
 from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
@@ -19,6 +19,8 @@ from t1cli.watch.engine import Alert
 from t1cli.watch.result import WatchResult
 
 LONGEST_GRACE_SECONDS = 300.0
+RETRY_SECONDS = 30.0
+"""Between two tries to ask a cluster that did not answer."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class StopAction:
         self._clock = clock
         self._request = request
         self._file = watch_dir(run) / "countdown.json"
+        self._trouble = ""
 
     @property
     def countdown(self) -> Countdown | None:
@@ -93,6 +96,9 @@ class StopAction:
             # A watcher that was killed right after asking must not ask again.
             if not self._run.stop_request.exists():
                 self._request(self._run)
+        except CouldNotAsk as problem:
+            # Whether it runs is unknown: a cluster that is away for a moment calls nothing off.
+            return self._wait_on(waiting, problem.message)
         except T1Error as error:
             self._file.unlink(missing_ok=True)
             self._journal.note("stop", waiting.key, refused=error.message)
@@ -101,6 +107,12 @@ class StopAction:
         self._journal.note("stop", waiting.key, rule=waiting.rule, evidence=str(evidence))
         self._file.unlink(missing_ok=True)
         return f"asked the run to stop after its next save: {waiting.rule}; evidence in {evidence}"
+
+    def _wait_on(self, waiting: Countdown, problem: str) -> str:
+        """Ask again later; told once for as long as nothing else goes wrong."""
+        write_json(self._file, replace(waiting, at=self._clock() + RETRY_SECONDS).__dict__)
+        told, self._trouble = self._trouble, problem
+        return f"stop by {waiting.rule} is tried again: {problem}" if problem != told else ""
 
     def report(self, result: WatchResult) -> str:
         """Once the run has ended after our request: what was stopped, why, where to go on, who holds GPUs.

@@ -14,17 +14,19 @@ from typing import Any
 import pytest
 
 from t1cli.cluster.node_probes import ClusterSaid, NodeSaid
-from t1cli.errors import BadInput, Refused
+from t1cli.errors import BadInput, CouldNotAsk, Refused
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.json_files import read_json, write_json, write_text
 from t1cli.launch.pins import pinned
+from t1cli.launch.ray_job import RayJob
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.stop import stop_after_next_save
 from t1cli.watch.actions.evidence import write_evidence
 from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir
 from t1cli.watch.actions.pause import PauseAction
 from t1cli.watch.actions.pin import PinAction
-from t1cli.watch.actions.stop import StopAction, acknowledge
+from t1cli.watch.actions.stop import RETRY_SECONDS, StopAction, acknowledge
 from t1cli.watch.actions.wandb_alert import WandbAlerts
 from t1cli.watch.actions.webhook import webhook
 from t1cli.watch.engine import Alert
@@ -142,6 +144,45 @@ def test_a_run_that_has_ended_meanwhile_is_told_not_raised(run: RunDirectory) ->
     action.consider(STOP)
     assert "not possible: campaign `r` is not running" in action.tick(lambda: RESULT)
     assert action.countdown is None
+
+
+def test_a_cluster_that_is_away_for_a_moment_calls_no_stop_off(run: RunDirectory) -> None:
+    now, requests, away = [0.0], Requests(), [True]
+
+    def ask(of: RunDirectory) -> None:
+        if away[0]:
+            raise CouldNotAsk("no Ray head answers at http://head:8265")
+        requests(of)
+
+    action = stopper(run, ask, now, grace_seconds=0)
+    action.consider(STOP)
+    said = action.tick(lambda: RESULT)
+    assert said == "stop by signal-dead is tried again: no Ray head answers at http://head:8265"
+    assert action.tick(lambda: RESULT) == "", "not with every tick"
+    now[0] += RETRY_SECONDS
+    assert action.tick(lambda: RESULT) == "", "and the same trouble is told once"
+    away[0] = False
+    now[0] += RETRY_SECONDS
+    assert "asked the run to stop" in stopper(run, ask, now).tick(lambda: RESULT), "by a watcher that was restarted"
+    assert requests.count == 1 and Journal(run).keys("stop") == {STOP.key}
+
+
+def test_a_stop_while_nobody_knows_whether_the_job_runs_says_so(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead follower, a job without an end on record, and a head that does not answer: not `not running`."""
+    RayJob("t1-r-1", "http://127.0.0.1:1", "a test", 1, 0.0).save(run)
+    events = EventWriter(run.events_jsonl)
+    events.write(EventKind.LAUNCHED, session=1, pid=1, resumed=False)
+    events.close()
+
+    def no_answer(*_: object) -> None:
+        raise CouldNotAsk("no Ray head answers")
+
+    monkeypatch.setattr("t1cli.launch.slime_occupation.Jobs.open", no_answer)
+    with pytest.raises(CouldNotAsk, match="no Ray head answers"):
+        stop_after_next_save(run.path.parent)
+    assert not run.stop_request.exists()
 
 
 def test_journal_is_read_by_the_next_watcher(run: RunDirectory) -> None:
