@@ -27,7 +27,7 @@ def check(
     backend: Annotated[str, typer.Option(help="auto, bubblewrap or process.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> int:
-    """Run every task solved, untouched and emptied; exit 1 when a task must not be trained on."""
+    """Run every task solved, untouched and emptied; exit 1 when one must not be trained on, 3 when sandboxes failed."""
     import asyncio
     import tempfile
 
@@ -60,6 +60,10 @@ def check(
         print_object(_as_json(found))
     else:
         _print(found)
+    if found.unknown:
+        again = "the same command goes on" if record is not None else "--record FILE would spare what was found"
+        typer.echo(f"not known of {found.unknown} tasks, whose sandboxes failed: {again}", err=True)
+        return ExitCode.COULD_NOT_ASK
     return ExitCode.YES if found.good == len(found.tasks) else ExitCode.NO
 
 
@@ -109,9 +113,13 @@ def _print(found: PoolCheck) -> None:
     for task in bad[:_SHOWN]:
         for message in _joined([problem.message for problem in task.problems]):
             first, *more = message.splitlines()
-            typer.echo("\n".join([f"{'✗' if not task.ok else '!'} {task.name}: {first}", *(f"    {m}" for m in more)]))
+            typer.echo("\n".join([f"{_mark(task)} {task.name}: {first}", *(f"    {m}" for m in more)]))
     if len(bad) > _SHOWN:
         typer.echo(f"… and {len(bad) - _SHOWN} more; --json has all")
+
+
+def _mark(task: TaskCheck) -> str:
+    return "?" if not task.known else "!" if task.ok else "✗"
 
 
 def _joined(messages: list[str]) -> list[str]:
@@ -139,11 +147,12 @@ def _as_json(found: PoolCheck) -> dict[str, Any]:
         "format_version": 1,
         "tasks": len(found.tasks),
         "good": found.good,
+        "unknown": found.unknown,
         "resumed": found.resumed,
         "problems": found.by_kind(),
         "spreads": _spreads(found),
         "suggested_scale": found.suggested_scale,
-        "results": [{**asdict(task), "ok": task.ok} for task in found.tasks],
+        "results": [{**asdict(task), "ok": task.ok if task.known else None} for task in found.tasks],
     }
 
 

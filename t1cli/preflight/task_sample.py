@@ -64,7 +64,7 @@ async def _until_clear(
         while len(results) < len(tasks) and not is_clear(sum(map(hit, results)), len(results), minimum):
             some = tasks[len(results) : len(results) + 2 * at_once]
             results += await vet_all(some, provider, at_once=at_once, reports=reports)
-            if lost := next((one.without_sandbox for one in results if one.without_sandbox), ""):
+            if lost := next((one.unknown for one in results if one.unknown), ""):
                 # Nothing is known of that task: it must not be counted as one without a report.
                 raise SandboxError(lost)
     finally:
@@ -84,5 +84,5 @@ def _told(result: VetResult) -> dict[str, Any]:
         "task": result.task,
         "state": oracle.ctrf if oracle is not None else "none",
         "tests": oracle.total if oracle is not None else 0,
-        "problems": list(result.problems),
+        "problems": [problem.message for problem in result.problems],
     }

@@ -129,8 +129,12 @@ def _feed(digest: hashlib._Hash, name: str, content: bytes) -> None:
 
 async def _solved(sandbox: Sandbox, output: VerifierOutput, result: ExecResult) -> bool:
     """The verifier's own answer: reward.json wins over reward.txt (Harbor's contract); solved means 1 or more."""
-    as_json = await sandbox.read_file(f"{_LOGS}/reward.json", max_bytes=65536)
-    as_text = await sandbox.read_file(f"{_LOGS}/reward.txt", max_bytes=4096)
+    try:
+        as_json = await sandbox.read_file(f"{_LOGS}/reward.json", max_bytes=65536)
+        as_text = await sandbox.read_file(f"{_LOGS}/reward.txt", max_bytes=4096)
+    except SandboxError as error:
+        await _require_alive(sandbox)
+        raise VerifierError("reward_unreadable", str(error)) from error
     output.keep("reward.json", as_json)
     output.keep("reward.txt", as_text)
     if as_json is None and as_text is None:
@@ -158,12 +162,18 @@ async def _report(sandbox: Sandbox, output: VerifierOutput, began: float) -> Ctr
     try:
         content = await sandbox.read_file(f"{_LOGS}/ctrf.json", max_bytes=MAX_BYTES)
     except SandboxError as error:
-        # Too large, or locked: the report's fault. What could be read a moment ago tells that from a sandbox that went
-        # meanwhile, of which nothing is known, and which must not be paid by the fallback.
-        await sandbox.read_file(f"{_LOGS}/reward.txt", max_bytes=4096)
+        await _require_alive(sandbox)
         return CtrfReport("corrupt", problem=str(error))
     output.keep("ctrf.json", content)
     return read_ctrf(content, not_before_seconds=began)
+
+
+async def _require_alive(sandbox: Sandbox) -> None:
+    """Raises SandboxError when the sandbox is gone: then nothing is known, and no fallback may pay.
+
+    Tells that from a file that is too large or locked, which is the fault of whoever wrote it.
+    """
+    await sandbox.read_file(f"{_LOGS}/no-such-file", max_bytes=1)
 
 
 def _state(report: CtrfReport, solved: bool) -> CtrfState:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import statistics
@@ -15,9 +14,12 @@ from typing import Any
 
 from t1cli.errors import BadInput
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
+from t1cli.terminal.tasks.digest import digest_of
 from t1cli.terminal.tasks.load import load_task
+from t1cli.terminal.tasks.problem import Problem
 from t1cli.terminal.tasks.record_place import require_place
-from t1cli.terminal.tasks.static_check import Problem, static_problems
+from t1cli.terminal.tasks.static_check import static_problems
+from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.tasks.vet import VetResult, vet
 
 
@@ -27,7 +29,7 @@ class TaskCheck:
 
     name: str
     digest: str
-    """Of the task's files; a changed task is checked again."""
+    """Of the task's files; a changed task is checked again. Empty where they cannot be read."""
     problems: tuple[Problem, ...]
     tests: int = 0
     """Tests that the oracle's run reports."""
@@ -42,6 +44,11 @@ class TaskCheck:
     def ok(self) -> bool:
         return not any(problem.fatal for problem in self.problems)
 
+    @property
+    def known(self) -> bool:
+        """Whether the task could be run; what failed around it says nothing of it."""
+        return not any(problem.of_machinery for problem in self.problems)
+
 
 @dataclass(frozen=True)
 class PoolCheck:
@@ -55,13 +62,18 @@ class PoolCheck:
     def good(self) -> int:
         return sum(task.ok for task in self.tasks)
 
+    @property
+    def unknown(self) -> int:
+        """Tasks that nothing is known of: they are not recorded, and a resume runs them."""
+        return sum(not task.known for task in self.tasks)
+
     def by_kind(self) -> dict[str, int]:
         """Tasks with at least one problem of a kind."""
         return dict(sorted(Counter(kind for task in self.tasks for kind in {p.kind for p in task.problems}).items()))
 
     def spread(self, value: Callable[[TaskCheck], float | None]) -> dict[str, float]:
         """Median, 90th percentile and maximum over the tasks that have the value."""
-        return spread_of([number for task in self.tasks if (number := value(task))])
+        return spread_of([number for task in self.tasks if task.known and (number := value(task))])
 
     @property
     def suggested_scale(self) -> float | None:
@@ -98,14 +110,13 @@ async def check_pool(
 
     async def one(directory: Path) -> TaskCheck:
         nonlocal resumed
-        digest = await asyncio.to_thread(digest_of, directory)
         before = known.get(directory.name)
-        if before is not None and before.digest == digest:
-            resumed += 1
-            return before
         async with places:
-            result = await check_task(directory, digest, provider)
-        if record is not None:
+            result = await check_task(directory, provider, before)
+        if result is before:
+            resumed += 1
+            return result
+        if record is not None and result.known and result.digest:
             with record.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
         if seen is not None:
@@ -115,13 +126,19 @@ async def check_pool(
     return PoolCheck(tuple(await asyncio.gather(*(one(directory) for directory in directories))), resumed)
 
 
-async def check_task(directory: Path, digest: str, provider: SandboxProvider) -> TaskCheck:
-    """One task: layout, verifier as text, then really run. Never raises for a bad task."""
+async def check_task(directory: Path, provider: SandboxProvider, before: TaskCheck | None = None) -> TaskCheck:
+    """One task: layout, verifier as text, then really run; `before` where it still holds. A bad task never raises."""
+    digest = ""
     try:
+        digest = await asyncio.to_thread(digest_of, directory)
+        if before is not None and before.digest == digest:
+            return before
         task = load_task(directory)
     except BadInput as error:
+        return TaskCheck(directory.name, digest, tuple(_layout(d.where, d.message) for d in error.diagnostics))
+    except OSError as error:
         return TaskCheck(
-            directory.name, digest, tuple(Problem("layout", f"{d.where}: {d.message}") for d in error.diagnostics)
+            directory.name, "", (_layout(error.filename or directory, f"cannot be read: {error.strerror}"),)
         )
     problems = list(static_problems(task.tests / "test.sh", network=False))
     if not (task.solution / "solve.sh").is_file():
@@ -129,13 +146,17 @@ async def check_task(directory: Path, digest: str, provider: SandboxProvider) ->
     if any(problem.kind in ("no-oracle", "verifier-online") for problem in problems):
         # Running it would show the same again, after its whole time limit.
         return TaskCheck(task.name, digest, tuple(problems), agent_seconds=task.agent_timeout_seconds)
+    return await _run(task, digest, problems, provider)
+
+
+async def _run(task: Task, digest: str, seen: Sequence[Problem], provider: SandboxProvider) -> TaskCheck:
+    """What running the task adds to what has been seen of it."""
     result = await vet(task, provider)
-    kinds = {problem.kind for problem in problems}
-    problems += [problem for problem in map(_classified, result.problems) if problem.kind not in kinds]
+    kinds = {problem.kind for problem in seen}
     return TaskCheck(
         task.name,
         digest,
-        tuple(problems),
+        (*seen, *(problem for problem in result.problems if problem.kind not in kinds)),
         tests=result.oracle.total if result.oracle else 0,
         no_op_passed=result.no_op.passed if result.no_op else 0,
         emptied_passed=result.emptied.passed if result.emptied else 0,
@@ -156,40 +177,16 @@ def task_directories(path: Path) -> tuple[Path, ...]:
     return found
 
 
-def digest_of(directory: Path) -> str:
-    """Of the names, modes and bytes of a task's files; links by where they lead."""
-    digest = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
-        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-        digest.update(f"{path.relative_to(directory)}\0{path.is_symlink()}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()
-
-
-_KINDS = (
-    ("verifier_timeout", "verifier-timeout"),
-    ("reward_missing", "reward-missing"),
-    ("reward_unreadable", "reward-missing"),
-    ("tests_tampered", "tests-tampered"),
-    ("solve.sh ended", "oracle-fails"),
-    ("not solved", "oracle-fails"),
-    ("CTRF report is missing", "ctrf-missing"),
-    ("CTRF report is empty", "ctrf-empty"),
-    ("CTRF report is stale", "ctrf-stale"),
-    ("CTRF report is corrupt", "ctrf-corrupt"),
-    ("CTRF report is disagree", "ctrf-disagrees"),
-    ("expected", "test-count"),
-    ("doing nothing", "no-op-full"),
-    ("empty working directory", "empty-full"),
-)
-
-
-def _classified(message: str) -> Problem:
-    kind = next((kind for text, kind in _KINDS if text in message), "other")
-    return Problem(kind, message)
+def _layout(where: object, message: str) -> Problem:
+    return Problem("layout", f"{where}: {message}")
 
 
 def _seconds(result: VetResult) -> float:
     return max((verdict.seconds for verdict in (result.oracle, result.no_op, result.emptied) if verdict), default=0.0)
+
+
+_OLD_REST = "other"
+"""Where an older t1 put a task whose sandbox had failed: run again."""
 
 
 def read_record(record: Path) -> dict[str, TaskCheck]:
@@ -201,6 +198,8 @@ def read_record(record: Path) -> dict[str, TaskCheck]:
             if "emptied_passed" not in content:  # by a t1 that did not empty directories: run again
                 continue
             problems = tuple(Problem(**problem) for problem in content.pop("problems"))
+            if any(problem.kind == _OLD_REST for problem in problems):
+                continue
             result = TaskCheck(problems=problems, **content)
         except (ValueError, TypeError, KeyError):
             continue

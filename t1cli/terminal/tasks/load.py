@@ -17,6 +17,9 @@ MAX_INSTRUCTION_BYTES = 256 * 1024
 MAX_FILES_BYTES = 64 * 1024 * 1024
 MAX_FILES = 2000
 
+PARTS = ("tests", "solution", "environment")
+"""Directories of a task that are copied into sandboxes; each within the limits above."""
+
 DEFAULT_VERIFIER_SECONDS = 600.0
 """Harbor's default."""
 
@@ -105,7 +108,7 @@ class _TaskReader:
         metadata = self._section(config, "metadata")
         self._refuse(config)
         self._require(self.path / "tests" / "test.sh")
-        for part in ("tests", "solution", "environment"):
+        for part in PARTS:
             self._check_files(self.path / part)
         environment = self.path / "environment" / "files"
         return Task(
@@ -172,17 +175,14 @@ class _TaskReader:
             return
         if not self._is_inside(directory):
             return self._problem(directory, "a link that leads out of the task", "files of the task only")
-        size = count = 0
         try:
-            for path, mode, size_bytes in _entries(directory):
-                count, size = count + 1, size + size_bytes
-                if size > MAX_FILES_BYTES or count > MAX_FILES:
-                    expected = f"at most {MAX_FILES} files and {MAX_FILES_BYTES} bytes"
-                    return self._problem(directory, f"at least {count} files, {size} bytes", expected)
+            for path, mode, _ in few_entries(directory):
                 if stat.S_ISLNK(mode) and not self._is_inside(path):
                     self._problem(path, "a link that leads out of the task", "files of the task only")
                 elif not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     self._problem(path, "a pipe, socket or device", "regular files: nothing else can be copied")
+        except BadInput as error:
+            self.problems += error.diagnostics
         except OSError as error:
             self._problem(directory, f"cannot be read: {error.strerror}", "files that this user may read")
 
@@ -236,7 +236,18 @@ class _TaskReader:
         self.problems.append(Diagnostic(found, where, source, hint))
 
 
-def _entries(directory: Path) -> Iterator[tuple[Path, int, int]]:
+def few_entries(directory: Path) -> Iterator[tuple[Path, int, int]]:
+    """As `entries`. Raises BadInput once there are more than a part of a task may have."""
+    size = count = 0
+    for path, mode, size_bytes in entries(directory):
+        count, size = count + 1, size + size_bytes
+        if size > MAX_FILES_BYTES or count > MAX_FILES:
+            hint = f"expected at most {MAX_FILES} files and {MAX_FILES_BYTES} bytes"
+            raise BadInput(f"at least {count} files, {size} bytes", where=str(directory), hint=hint)
+        yield path, mode, size_bytes
+
+
+def entries(directory: Path) -> Iterator[tuple[Path, int, int]]:
     """Path, mode and size of everything below a directory; links are not followed."""
     for parent, directories, files in os.walk(directory, onerror=_raise):
         for name in (*directories, *files):

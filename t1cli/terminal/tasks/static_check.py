@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from t1cli.terminal.tasks.problem import Problem
 
 _NETWORK = re.compile(
     r"^(?!\s*#).*?\b(uvx|uv pip|pip3? install|apt-get|apt install|curl|wget|git clone|npm install)\b", re.M
@@ -14,17 +15,6 @@ _RUN = re.compile(r"\bpytest\b|\bpython3?\b")
 _REWARD = re.compile(r"reward\.(txt|json)")
 _MKDIR = re.compile(r"mkdir\b")
 _TRAP = re.compile(r"^\s*trap\b", re.M)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong with a task."""
-
-    kind: str
-    """Short and machine-readable, for example `verifier-online`."""
-    message: str
-    fatal: bool = True
-    """Whether the task must not be trained on; a warning otherwise."""
 
 
 def static_problems(test_script: Path, *, network: bool) -> tuple[Problem, ...]:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from t1cli.terminal.rewards.failed_tests import failed_tests, named
 from t1cli.terminal.rewards.failure import VerifierError
@@ -17,6 +17,7 @@ from t1cli.terminal.rewards.printed import after_colon
 from t1cli.terminal.rewards.verdict import Verdict
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError, SandboxProvider
+from t1cli.terminal.tasks.problem import Problem
 from t1cli.terminal.tasks.task import Task
 
 OWNER = "vet"
@@ -24,7 +25,14 @@ OWNER = "vet"
 
 _SOLVE_SECONDS = 120.0
 
-_NO_SANDBOX = ": no sandbox: "
+_CAUSES: Final = {
+    "verifier_timeout": "verifier-timeout",
+    "reward_missing": "reward-missing",
+    "reward_unreadable": "reward-missing",
+    "tests_tampered": "tests-tampered",
+    "test_script_missing": "layout",
+}
+"""Why grading failed by the task's own doing -> the kind of problem; any other cause is the machinery's."""
 
 Start = Literal["oracle", "no-op", "empty"]
 
@@ -40,7 +48,7 @@ class VetResult:
     """After doing nothing."""
     emptied: Verdict | None = None
     """In an empty working directory; the no-op's verdict where the task brings no files. None: nothing was scored."""
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     """Why the task must not be trained on; empty when it may."""
 
     @property
@@ -53,9 +61,9 @@ class VetResult:
         return self.oracle is not None and self.oracle.ctrf == "ok"
 
     @property
-    def without_sandbox(self) -> str:
-        """Why one of its runs had no sandbox; empty when all had one."""
-        return next((problem for problem in self.problems if _NO_SANDBOX in problem), "")
+    def unknown(self) -> str:
+        """What kept a run from being made or graded, and is not the task's doing; empty when all is known."""
+        return next((problem.message for problem in self.problems if problem.of_machinery), "")
 
 
 async def vet(task: Task, provider: SandboxProvider, *, reports: bool = True) -> VetResult:
@@ -65,9 +73,9 @@ async def vet(task: Task, provider: SandboxProvider, *, reports: bool = True) ->
     """
     oracle = await _run(task, provider, "oracle")
     no_op = await _run(task, provider, "no-op")
-    problems = [run.problem for run in (oracle, no_op) if run.problem]
+    problems = [*oracle.problems, *no_op.problems]
     problems += _oracle_problems(task, oracle.verdict, oracle.failed, reports) if oracle.verdict else []
-    problems += _full_score(no_op.verdict, "no-op: doing nothing") if no_op.verdict else []
+    problems += _full_score(no_op.verdict, "no-op-full", "no-op: doing nothing") if no_op.verdict else []
     emptied, empty_problems = await _vet_emptied(task, provider, no_op.verdict)
     return VetResult(task.name, oracle.verdict, no_op.verdict, emptied, (*problems, *empty_problems))
 
@@ -87,15 +95,15 @@ async def vet_all(
 
 async def _vet_emptied(
     task: Task, provider: SandboxProvider, no_op: Verdict | None
-) -> tuple[Verdict | None, list[str]]:
+) -> tuple[Verdict | None, Sequence[Problem]]:
     """An agent that deletes everything must not score in full."""
     if task.environment is None:
         # A sandbox starts empty: the no-op has shown it, and has said what is wrong.
-        return no_op, []
+        return no_op, ()
     run = await _run(task, provider, "empty")
     if run.verdict is None:
-        return None, [run.problem] if run.problem else []
-    return run.verdict, _full_score(run.verdict, "empty: an empty working directory")
+        return None, run.problems
+    return run.verdict, _full_score(run.verdict, "empty-full", "empty: an empty working directory")
 
 
 @dataclass(frozen=True)
@@ -103,32 +111,52 @@ class _Run:
     """One run of a task: what grading said, or why there is no grade."""
 
     verdict: Verdict | None = None
-    problem: str = ""
+    problems: tuple[Problem, ...] = ()
     failed: tuple[str, ...] = ()
     """Tests that did not pass, with their reasons."""
 
 
 async def _run(task: Task, provider: SandboxProvider, start: Start) -> _Run:
+    run = await _run_once(task, provider, start)
+    # Of many hundred sandboxes one is lost now and then; a second loss in a row is told.
+    return await _run_once(task, provider, start) if _lost(run) else run
+
+
+def _lost(run: _Run) -> bool:
+    return any(problem.kind == "sandbox-lost" for problem in run.problems)
+
+
+async def _run_once(task: Task, provider: SandboxProvider, start: Start) -> _Run:
     # A task's name may be as long as a sandbox's; the random end keeps two runs of one task apart.
     name = f"vet-{start}-{task.name[:80]}-{secrets.token_hex(4)}"
     try:
         sandbox = await _sandbox(task, provider, name)
     except SandboxError as error:
-        return _Run(problem=f"{start}{_NO_SANDBOX}{error}")
+        return _without_grade("no-sandbox", f"{start}: no sandbox: {error}")
     try:
-        if failure := await _prepare(task, sandbox, start):
-            return _Run(problem=failure)
-        with tempfile.TemporaryDirectory(prefix="t1-vet-") as scratch:
-            trial_dir = Path(scratch) / "trial"
-            verdict = await grade(task, sandbox, trial_dir=trial_dir)
-            return _Run(verdict, failed=failed_tests(trial_dir))
+        return await _graded(task, sandbox, start)
     except VerifierError as error:
         # Tests that break where all files are gone have scored nothing, which is what is asked of them.
-        return _Run(problem="" if start == "empty" else f"{start}: {error}")
+        return (
+            _Run() if start == "empty" else _without_grade(_CAUSES.get(error.cause, "not-graded"), f"{start}: {error}")
+        )
     except SandboxError as error:
-        return _Run(problem=f"{start}: {error}")
+        return _without_grade("sandbox-lost", f"{start}: sandbox lost: {error}")
     finally:
         await sandbox.close()
+
+
+async def _graded(task: Task, sandbox: Sandbox, start: Start) -> _Run:
+    if failure := await _prepare(task, sandbox, start):
+        return _without_grade("oracle-fails", failure)
+    with tempfile.TemporaryDirectory(prefix="t1-vet-") as scratch:
+        trial_dir = Path(scratch) / "trial"
+        verdict = await grade(task, sandbox, trial_dir=trial_dir)
+        return _Run(verdict, failed=failed_tests(trial_dir))
+
+
+def _without_grade(kind: str, message: str) -> _Run:
+    return _Run(problems=(Problem(kind, message),))
 
 
 async def _sandbox(task: Task, provider: SandboxProvider, name: str) -> Sandbox:
@@ -154,24 +182,26 @@ async def _prepare(task: Task, sandbox: Sandbox, start: Start) -> str:
     )
 
 
-def _oracle_problems(task: Task, oracle: Verdict, failed: tuple[str, ...], reports: bool) -> list[str]:
-    problems: list[str] = []
+def _oracle_problems(task: Task, oracle: Verdict, failed: tuple[str, ...], reports: bool) -> list[Problem]:
+    problems: list[Problem] = []
     if not oracle.solved:
         which = f"; failed: {named(failed)}" if failed else ""
         counts = f"{oracle.passed} of {oracle.total} tests passed{which}"
-        problems.append(f"oracle: the verifier says it is not solved ({counts})")
+        problems.append(Problem("oracle-fails", f"oracle: the verifier says it is not solved ({counts})"))
     if not reports:
         return problems
     if oracle.ctrf != "ok":
-        problems.append(f"oracle: the CTRF report is {oracle.ctrf}")
+        kind = "ctrf-disagrees" if oracle.ctrf == "disagree" else f"ctrf-{oracle.ctrf}"
+        problems.append(Problem(kind, f"oracle: the CTRF report is {oracle.ctrf}"))
     elif task.expected_tests is not None and oracle.total != task.expected_tests:
-        problems.append(f"oracle: {oracle.total} tests reported, {task.expected_tests} expected")
+        counts = f"{oracle.total} tests reported, {task.expected_tests} expected"
+        problems.append(Problem("test-count", f"oracle: {counts}"))
     return problems
 
 
-def _full_score(verdict: Verdict, what: str) -> list[str]:
+def _full_score(verdict: Verdict, kind: str, what: str) -> list[Problem]:
     if verdict.solved:
-        return [f"{what} solves it"]
+        return [Problem(kind, f"{what} solves it")]
     if verdict.ctrf == "ok" and verdict.passed == verdict.total:
-        return [f"{what} passes every test"]
+        return [Problem(kind, f"{what} passes every test")]
     return []

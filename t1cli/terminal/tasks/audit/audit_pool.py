@@ -18,7 +18,8 @@ from t1cli.terminal.tasks.audit.prompt import messages_for
 from t1cli.terminal.tasks.audit.record import Key, VerdictRecord
 from t1cli.terminal.tasks.audit.rubric import DimensionName, Rubric
 from t1cli.terminal.tasks.audit.verdict import Malformed, Verdict
-from t1cli.terminal.tasks.check_pool import TaskCheck, digest_of
+from t1cli.terminal.tasks.check_pool import TaskCheck
+from t1cli.terminal.tasks.digest import digest_of
 from t1cli.terminal.tasks.load import load_task
 from t1cli.terminal.tasks.static_check import static_problems
 
@@ -125,6 +126,8 @@ class _Auditor:
         async with self._places:
             try:
                 digest = digest_of(directory) if self._judge or self._checks else ""
+            except BadInput:
+                digest = ""  # too much of it: `examined` says so
             except OSError as error:
                 return TaskAudit(directory.name, broken=(f"cannot be read: {error}",))
             check = self._checks.get(directory.name)

@@ -172,6 +172,7 @@ def test_a_full_disk_and_a_locked_working_directory_are_graded_as_any_other_end(
         ('#!/bin/sh\necho nan > "$T1_ROOT/logs/verifier/reward.txt"\n', "reward_unreadable"),
         ('#!/bin/sh\n: > "$T1_ROOT/logs/verifier/reward.txt"\n', "reward_unreadable"),
         ('#!/bin/sh\necho "{" > "$T1_ROOT/logs/verifier/reward.json"\n', "reward_unreadable"),
+        ('#!/bin/sh\nhead -c 5000 /dev/zero > "$T1_ROOT/logs/verifier/reward.txt"\n', "reward_unreadable"),
         ('#!/bin/sh\nchmod u+w "$0" && echo >> "$0"; echo 1 > "$T1_ROOT/logs/verifier/reward.txt"\n', "tests_tampered"),
     ],
 )

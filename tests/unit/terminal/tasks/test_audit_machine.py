@@ -12,10 +12,11 @@ import pytest
 from t1cli.terminal.tasks.audit.audit_pool import PoolAudit, TaskAudit, audit_pool, examined
 from t1cli.terminal.tasks.audit.finding import REJECTIONS
 from t1cli.terminal.tasks.audit.rubric import DimensionName, load_rubric
-from t1cli.terminal.tasks.check_pool import TaskCheck, digest_of
+from t1cli.terminal.tasks.check_pool import TaskCheck
+from t1cli.terminal.tasks.digest import digest_of
 from t1cli.terminal.tasks.generator import GeneratedTask, generate_pool, write_harbor
 from t1cli.terminal.tasks.new_task import new_task
-from t1cli.terminal.tasks.static_check import Problem
+from t1cli.terminal.tasks.problem import Problem
 from t1cli.terminal.tasks.steps import Check
 
 RUBRIC = load_rubric()

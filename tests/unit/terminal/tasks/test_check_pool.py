@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from t1cli.errors import BadInput
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.sandbox.local import LocalProvider
-from t1cli.terminal.tasks.check_pool import PoolCheck, check_pool, task_directories
+from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError, SandboxProvider
+from t1cli.terminal.tasks.check_pool import PoolCheck, TaskCheck, check_pool, check_task, task_directories
 from t1cli.terminal.tasks.convert import convert_pool
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.static_check import static_problems
@@ -35,11 +40,18 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def checked(pool: Path, scratch: Path, record: Path | None = None) -> PoolCheck:
+def checked(
+    pool: Path,
+    scratch: Path,
+    record: Path | None = None,
+    *,
+    at_once: int | None = None,
+    wrap: Callable[[LocalProvider], SandboxProvider] = lambda inner: inner,
+) -> PoolCheck:
     async def whole() -> PoolCheck:
-        provider = LocalProvider(LocalSandbox(), scratch)
+        provider = wrap(LocalProvider(LocalSandbox(), scratch))
         try:
-            return await check_pool(task_directories(pool), provider, record=record)
+            return await check_pool(task_directories(pool), provider, record=record, at_once=at_once)
         finally:
             await provider.close()
 
@@ -75,6 +87,94 @@ def test_a_second_look_runs_only_what_has_changed(pool: Path, found: PoolCheck, 
     edit("instruction.md", lambda text: text + "again\n")(pool / "good-1")
     again = checked(pool, tmp_path / "scratch", record)
     assert again.resumed == len(BROKEN) + 1 and again.good == 3
+
+
+class NoRoom:
+    """No sandbox for tasks of one name while `full`; real ones for all others."""
+
+    def __init__(self, inner: LocalProvider, name: str, *, full: bool) -> None:
+        self.inner, self.name, self.full = inner, name, full
+
+    async def create(self, name: str, *, owner: str) -> Sandbox:
+        if self.full and self.name in name:
+            raise SandboxError("the machine has no room")
+        return await self.inner.create(name, owner=owner)
+
+    async def sweep(self, owner: str) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    for number, source in enumerate(sorted(TASKS.iterdir())[:2]):
+        shutil.copytree(source, tmp_path / "two" / f"task-{number}")
+    return tmp_path / "two"
+
+
+def test_a_task_without_a_sandbox_is_not_known_not_recorded_and_run_by_the_next_check(two: Path) -> None:
+    record = two.parent / "record.jsonl"
+
+    def check(*, full: bool) -> PoolCheck:
+        return checked(two, two.parent / "scratch", record, wrap=lambda inner: NoRoom(inner, "task-1", full=full))
+
+    first = check(full=True)
+    assert (first.good, first.unknown, first.resumed) == (1, 1, 0)
+    assert first.by_kind() == {"no-sandbox": 1} and not first.tasks[1].ok
+    assert [json.loads(line)["name"] for line in record.read_text().splitlines()] == ["task-0"]
+    # An older t1 recorded it as the task's own fault.
+    lost = {**asdict(first.tasks[1]), "problems": [{"kind": "other", "message": "oracle: no sandbox", "fatal": True}]}
+    record.write_text(record.read_text() + json.dumps(lost) + "\n")
+    second = check(full=False)
+    assert (second.good, second.unknown, second.resumed) == (2, 0, 1)
+
+
+def test_a_task_beyond_all_limits_is_refused_before_it_is_read(two: Path) -> None:
+    with (two / "task-0" / "tests" / "huge").open("wb") as stream:
+        stream.truncate(1 << 40)
+    found = checked(two, two.parent / "scratch")
+    assert [problem.kind for problem in found.tasks[0].problems] == ["layout"] and found.tasks[1].ok
+    assert "tests: at least" in found.tasks[0].problems[0].message
+
+
+def test_a_task_that_cannot_be_read_is_named_and_the_others_are_checked(
+    two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt = two / "task-0" / "tests" / "test.sh"
+    really = Path.open
+
+    def unreadable(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == spoilt:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", unreadable)
+    found = checked(two, two.parent / "scratch", two.parent / "record.jsonl")
+    (problem,) = found.tasks[0].problems
+    assert (problem.kind, problem.message) == ("layout", f"{spoilt}: cannot be read: Permission denied")
+    assert found.tasks[1].ok and found.unknown == 0
+
+
+def test_at_most_as_many_tasks_are_read_as_are_checked_side_by_side(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading: list[Path] = []
+
+    def digest(directory: Path) -> str:
+        reading.append(directory)
+        assert len(reading) == 1
+        raise BadInput("refused", where=str(directory))
+
+    async def seen_once(directory: Path, *arguments: Any) -> TaskCheck:
+        try:
+            return await check_task(directory, *arguments)
+        finally:
+            reading.remove(directory)
+
+    monkeypatch.setattr("t1cli.terminal.tasks.check_pool.digest_of", digest)
+    monkeypatch.setattr("t1cli.terminal.tasks.check_pool.check_task", seen_once)
+    found = checked(two, two.parent / "scratch", at_once=1)
+    assert found.by_kind() == {"layout": 2}
 
 
 @pytest.mark.parametrize(
@@ -142,3 +242,19 @@ def test_the_command_answers_with_an_exit_code_and_one_object(pool: Path, found:
     answer = CliRunner().invoke(app, ["tasks", "check", str(pool), "--json", "--record", str(record)])
     content = json.loads(answer.stdout)
     assert answer.exit_code == 1 and content["good"] == 3 and content["tasks"] == len(BROKEN) + 3
+
+
+def test_a_check_whose_sandboxes_failed_could_not_ask(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from t1cli.cli.app import app
+
+    monkeypatch.setattr(
+        "t1cli.terminal.sandbox.local.local_provider",
+        lambda spec, scratch: NoRoom(LocalProvider(spec, scratch), "task-1", full=True),
+    )
+    answer = CliRunner().invoke(app, ["tasks", "check", str(two), "--json"])
+    content = json.loads(answer.stdout)
+    assert answer.exit_code == 3 and (content["good"], content["unknown"]) == (1, 1)
+    assert {one["name"]: one["ok"] for one in content["results"]} == {"task-0": True, "task-1": None}
+    assert "not known of 1 tasks, whose sandboxes failed: --record FILE" in answer.stderr

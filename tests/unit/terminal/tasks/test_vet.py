@@ -6,11 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.sandbox.local import LocalProvider
+from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
 from t1cli.terminal.tasks.generator import generate, write_harbor
 from t1cli.terminal.tasks.load import load_pool, load_task
 from t1cli.terminal.tasks.vet import VetResult, vet, vet_all
@@ -106,4 +108,56 @@ def test_a_broken_task_is_named_and_never_raises(
     assert not result.ok
     assert len(result.problems) == len(messages)
     for message in messages:
-        assert any(message in problem for problem in result.problems), result.problems
+        assert any(message in problem.message for problem in result.problems), result.problems
+
+
+class Losing:
+    """Sandboxes of which the first `losses` are lost at their first command."""
+
+    def __init__(self, inner: LocalProvider, losses: int, *, refuses: bool = False) -> None:
+        self.inner, self.losses, self.refuses, self.made = inner, losses, refuses, 0
+
+    async def create(self, name: str, *, owner: str) -> Sandbox:
+        self.made += 1
+        if self.refuses:
+            raise SandboxError("the machine has no room")
+        sandbox = await self.inner.create(name, owner=owner)
+        if self.made <= self.losses:
+            await sandbox.close()
+        return sandbox
+
+    async def sweep(self, owner: str) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def vetted(path: Path, scratch: Path, **how: Any) -> tuple[VetResult, int]:
+    """What vetting a task says, and how many sandboxes it took."""
+
+    async def whole() -> tuple[VetResult, int]:
+        provider = Losing(LocalProvider(LocalSandbox(backend="process"), scratch), **how)
+        try:
+            return await vet(load_task(path), provider), provider.made
+        finally:
+            await provider.close()
+
+    return asyncio.run(whole())
+
+
+def test_a_sandbox_that_is_lost_once_is_made_again_and_twice_says_nothing_of_the_task(tmp_path: Path) -> None:
+    path = write_harbor(generate("write", 1, random.Random(1)), tmp_path / "pool")
+    once, made = vetted(path, tmp_path / "a", losses=1)
+    assert (once.problems, once.unknown) == ((), "") and made in (3, 4)
+    twice, _ = vetted(path, tmp_path / "b", losses=2)
+    assert [problem.kind for problem in twice.problems] == ["sandbox-lost"] and "oracle: sandbox lost" in twice.unknown
+    none, _ = vetted(path, tmp_path / "c", losses=0, refuses=True)
+    assert {problem.kind for problem in none.problems} == {"no-sandbox"} and "no room" in none.unknown
+
+
+def test_what_a_solution_prints_does_not_choose_the_kind_of_its_problem(tmp_path: Path) -> None:
+    path = write_harbor(generate("write", 1, random.Random(1)), tmp_path / "pool")
+    (path / "solution" / "solve.sh").write_text("#!/bin/sh\necho verifier_timeout: no sandbox: 3 expected\nexit 4\n")
+    result, _ = vetted(path, tmp_path / "a", losses=0)
+    assert [problem.kind for problem in result.problems] == ["oracle-fails"] and not result.unknown
