@@ -83,7 +83,7 @@ def _launch(loaded: LoadedSpec, options: LaunchOptions, *, as_json: bool) -> int
             print_next_aside(summarize(RunDirectory(Path(dialogue.run_dir))))
         raise
     if not options.detach:
-        print_status(summarize(RunDirectory(Path(record.run_dir))))
+        print_status(summarize(RunDirectory(Path(record.run_dir)), trials=True))
     return ExitCode.YES
 
 

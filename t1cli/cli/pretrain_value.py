@@ -59,4 +59,7 @@ def _print(made: Pretrained) -> None:
 
 
 def _span(rollouts: tuple[int, ...]) -> str:
-    return str(rollouts[0]) if len(rollouts) == 1 else f"{rollouts[0]} to {rollouts[-1]}"
+    from t1cli.launch.rollout_number import rollout_number
+
+    first, last = rollout_number(rollouts[0]), rollout_number(rollouts[-1])
+    return str(first) if len(rollouts) == 1 else f"{first} to {last}"

@@ -20,6 +20,7 @@ def command(
     from dataclasses import asdict
 
     from t1cli.launch.attempts import find_run, runs_root
+    from t1cli.launch.rollout_number import rollout_number
     from t1cli.spec.command_line import command_line
     from t1cli.spec.load import load_experiment
     from t1cli.terminal.rewards.rescore import compare, rescore
@@ -46,7 +47,7 @@ def command(
         return ExitCode.YES
     header = f"{'':<20}{'trials':>8}{'was':>10}{'now':>10}{'solved':>10}{'changed':>10}"
     typer.echo(f"{found.name}: {spec.reward.kind}, {whole.fallback_share:.1%} of the reward from fallbacks\n{header}")
-    rows = [("all", whole), *((f"rollout {n}", part) for n, part in sorted(rollouts.items()))]
+    rows = [("all", whole), *((f"rollout {rollout_number(n)}", part) for n, part in sorted(rollouts.items()))]
     for name, part in [*rows, *sorted(families.items())]:
         if part is not None:
             figures = f"{part.before_mean:>10.4f}{part.after_mean:>10.4f}{part.binary_mean:>10.4f}{part.changed:>10}"

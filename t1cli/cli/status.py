@@ -25,7 +25,7 @@ def command(
     found = find_run(run, root) if run else newest_run(root)
     if found is None:
         raise BadInput("no run yet", where=str(root), hint="`t1 launch SPEC` starts one; `--runs-dir` looks elsewhere")
-    summary = summarize(found)
+    summary = summarize(found, trials=True)
     if json:
         print_object(summary.to_json())
     else:

@@ -179,7 +179,9 @@ def _acknowledge(session: Session) -> int:
 
 
 def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed) -> int:
+    from t1cli.launch.run_summary import summarize
     from t1cli.ui.console import answer
+    from t1cli.ui.status_view import print_outcome
     from t1cli.ui.watch_live import Footer
     from t1cli.ui.watch_view import Lines, print_alert, print_blind, print_result, print_start
     from t1cli.watch.actions.all import Actions
@@ -213,6 +215,8 @@ def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed)
             lines.close()
         say(actions.ended(result))
     print_result(result)
+    if session.opened.run is not None and result.run_state == "finished":
+        print_outcome(summarize(session.opened.run, trials=True), asked="watch")
     return ExitCode.YES if result.healthy else ExitCode.NO
 
 

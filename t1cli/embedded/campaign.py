@@ -21,6 +21,7 @@ from t1cli.embedded.processes import Processes
 from t1cli.errors import ExitCode, T1Error
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.open_metrics import open_metrics
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
@@ -86,7 +87,11 @@ class _Campaign:
         progress = await processes.load() if self._resume else None
         first = 0 if progress is None else progress.next_rollout
         if self._resume:
-            self._note(f"going on with rollout {first}" if progress else "no checkpoint yet: starting at rollout 0")
+            self._note(
+                f"going on with rollout {rollout_number(first)}"
+                if progress
+                else "no checkpoint yet: starting at rollout 1"
+            )
         world = campaign_world(spec, run, site, url=await processes.serve())
         work = CampaignWork(spec, processes, world, pools, self._records)
         if self._resume:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from t1cli.embedded.metrics import Metrics
 from t1cli.errors import T1Error
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.terminal.trajectory.row import TrainingRow
 
 if TYPE_CHECKING:
@@ -126,6 +127,6 @@ def _check_lag(rollout_id: int, metrics: Metrics, schedule: Schedule) -> None:
     if found not in expected:
         wanted = f"{expected.start}" if len(expected) == 1 else f"{expected.start} to {expected.stop - 1}"
         raise T1Error(
-            f"rollout {rollout_id} was sampled {found:g} weight versions before the trainer's, expected {wanted}: "
-            "the importance ratio would compare the wrong policies"
+            f"rollout {rollout_number(rollout_id)} was sampled {found:g} weight versions before the trainer's, "
+            f"expected {wanted}: the importance ratio would compare the wrong policies"
         )

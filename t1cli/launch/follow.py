@@ -17,6 +17,7 @@ from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.job_log import JobLog
 from t1cli.launch.next_command import resume_command
 from t1cli.launch.ray_job import RayJob
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.saves import Saves
 from t1cli.spec.command_line import command_line
@@ -134,7 +135,7 @@ class _Follower:
             self._f.progress("stop requested: after the next save")
         elif saved is not None and (self._asked_to_stop_at is None or saved > self._asked_to_stop_at):
             self._stopping = True
-            self._f.progress(f"rollout {saved} is saved: stopping the job")
+            self._f.progress(f"rollout {rollout_number(saved)} is saved: stopping the job")
             self._f.jobs.stop(self._f.job.job_id, wait_seconds=self._f.times.stop_seconds)
 
     def _end(self, state: JobState) -> End:

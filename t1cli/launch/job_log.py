@@ -8,6 +8,7 @@ from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.metric_names import EVAL_STEP, TRAIN_STEP
 from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.redaction import Redactor
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
 
@@ -69,4 +70,4 @@ class JobLog:
         else:
             self._metrics.rollout(found.step, found.values)
         reward = found.values.get("rollout/raw_reward")
-        return "" if reward is None else f"rollout {found.step}  reward {reward:.3f}"
+        return "" if reward is None else f"rollout {rollout_number(found.step)}  reward {reward:.3f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from t1cli.launch.json_files import read_json
 from t1cli.launch.record import RunRecord
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_state import RunState, Standing
 from t1cli.spec.command_line import command_line
 
@@ -21,6 +22,17 @@ def next_command(run: RunDirectory, now: Standing, record: RunRecord | None) -> 
     if now.state is RunState.UNKNOWN and now.pid is not None:
         return command_line("logs", where, "--follow")
     return resume_command(run, record)
+
+
+def next_commands(run: RunDirectory, now: Standing, record: RunRecord | None) -> tuple[str, ...]:
+    """All that makes sense next: after a finished run the ways to look at it, otherwise the one command."""
+    if now.state is not RunState.FINISHED:
+        return (next_command(run, now, record),)
+    where = str(run.path)
+    measured = isinstance(saved_spec(run).get("evaluation"), dict)
+    judged = (command_line("eval", where, str(run.spec_yaml)),) if measured else ()
+    looked = (command_line("report", where), command_line("audit", where), *judged)
+    return (*looked, next_command(run, now, record), command_line("status", where))
 
 
 def resume_command(run: RunDirectory, record: RunRecord | None) -> str:

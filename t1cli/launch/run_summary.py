@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from t1cli.errors import Refused
 from t1cli.launch import metric_names as names
 from t1cli.launch.events import Event, EventKind, read_events
 from t1cli.launch.metrics_reader import MetricRow, read_metrics, series
-from t1cli.launch.next_command import next_command
+from t1cli.launch.next_command import next_command, next_commands
 from t1cli.launch.record import RunRecord, read_record
+from t1cli.launch.reward_signal import rollouts_without_signal
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_state import RunState, standing
@@ -31,6 +33,16 @@ class PhaseTime:
     wall_seconds: float
     cpu_seconds: float
     """Of the campaign's process and all its descendants."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """One later session of a run."""
+
+    at: float
+    """Unix seconds."""
+    rollout: int
+    """Id of the rollout that it began with."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,10 @@ class RunSummary:
     job_id: str
     sessions: int
     began: float | None
-    """Unix seconds; of the newest session."""
+    """Unix seconds; of the first session."""
+    resumed: tuple[Resumed, ...]
+    earlier_seconds: float
+    """Wall seconds of all sessions before the newest."""
     ended: float | None
     rollouts_done: int
     rollouts_planned: int | None
@@ -73,17 +88,29 @@ class RunSummary:
     checkpoints: int
     """Saves, all roles together."""
     last_checkpoint_rollout: int | None
+    rollouts_without_signal: int | None
+    """Newest rollouts of which no trial differs in reward from another of its task; 0 where some do, None unread."""
     next_command: str
+    next_commands: tuple[str, ...]
+
+    @property
+    def session_began(self) -> float | None:
+        """Unix seconds; of the newest session."""
+        return self.resumed[-1].at if self.resumed else self.began
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object with `format_version` first."""
         return {"format_version": FORMAT_VERSION, **asdict(self)}
 
 
-def summarize(run: RunDirectory) -> RunSummary:
-    """Read a run's files. Works on a running, a dead and a torn run alike; what is not there is None or 0."""
+def summarize(run: RunDirectory, *, trials: bool = False) -> RunSummary:
+    """Read a run's files, and its newest `trials` too where asked to.
+
+    Works on a running, a dead and a torn run alike; what is not there is None or 0.
+    """
     events, rows = read_events(run.events_jsonl), read_metrics(run.metrics_jsonl)
     now, record = standing(run, events), _record(run)
+    launches = [event for event in events if event.kind is EventKind.LAUNCHED]
     saved = [event for event in events if event.kind is EventKind.CHECKPOINT]
     return RunSummary(
         name=run.name,
@@ -95,7 +122,9 @@ def summarize(run: RunDirectory) -> RunSummary:
         engine=record.engine if record else "",
         job_id=record.job_id if record else "",
         sessions=len(record.sessions) if record else 0,
-        began=now.began,
+        began=launches[0].time if launches else now.began,
+        resumed=tuple(Resumed(e.time, int(e.number("resumed_from_rollout"))) for e in launches[1:]),
+        earlier_seconds=_earlier_seconds(events, launches),
         ended=now.ended,
         rollouts_done=_rollouts_done(rows),
         rollouts_planned=_planned(run),
@@ -104,8 +133,16 @@ def summarize(run: RunDirectory) -> RunSummary:
         **_trials(rows),
         checkpoints=len({event.number("rollout") for event in saved}),
         last_checkpoint_rollout=int(saved[-1].number("rollout")) if saved else None,
+        rollouts_without_signal=rollouts_without_signal(run) if trials else None,
         next_command=next_command(run, now, record),
+        next_commands=next_commands(run, now, record),
     )
+
+
+def _earlier_seconds(events: Sequence[Event], launches: Sequence[Event]) -> float:
+    """Each session from its launch to its last event before the next launch."""
+    starts = [events.index(launch) for launch in launches]
+    return sum(max(0.0, events[end - 1].time - events[begin].time) for begin, end in pairwise(starts))
 
 
 def _record(run: RunDirectory) -> RunRecord | None:

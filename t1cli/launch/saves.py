@@ -12,6 +12,7 @@ from t1cli.launch.checkpoint_manifest import (
     seal_finished,
 )
 from t1cli.launch.events import EventKind, EventWriter
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.slime_log import LoggedSave
 
 
@@ -41,7 +42,7 @@ class Saves:
             if newest is not None:
                 self._note(directory, newest)
         now = self.complete
-        return [f"rollout {now} is saved"] if now is not None and now != before else []
+        return [f"rollout {rollout_number(now)} is saved"] if now is not None and now != before else []
 
     def seal(self) -> None:
         """Write the missing manifests of what is visible from here; the job itself does it between rollouts."""

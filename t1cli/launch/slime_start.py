@@ -13,6 +13,7 @@ from t1cli.launch.checkpoint_manifest import (
     seal_finished,
     unsealed_rollouts,
 )
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import SaveDirectories, save_directories
 from t1cli.slime.start_point import StartPoint
@@ -63,7 +64,7 @@ def _refuse_unusable(roles: dict[Path, Owner]) -> None:
         newest = finished_rollout(directory)
         if newest is not None:
             raise Refused(
-                f"the {owner.role}'s checkpoint of rollout {newest} cannot be used: "
+                f"the {owner.role}'s checkpoint of rollout {rollout_number(newest)} cannot be used: "
                 f"{problem_of(directory, newest, owner) or 'the other role has none of it'}",
                 where=str(directory),
                 hint="move the directory away for a new attempt, or restore the checkpoint",

@@ -97,7 +97,7 @@ def gather(run: RunDirectory, opened: Opened) -> Facts:
     series = {name: s for name, s in session.engine.history.series.items() if s.finite and "|" not in name}
     summary, plan = summarize(run), read_json(run.plan_json) or {}
     trials = read_trials(run)
-    began, ended = summary.began, summary.ended or session.engine.history.last_time
+    began, ended = summary.session_began, summary.ended or session.engine.history.last_time
     return Facts(
         summary=summary,
         spec=saved_spec(run),
@@ -114,7 +114,7 @@ def gather(run: RunDirectory, opened: Opened) -> Facts:
         evaluations=_evaluations(series),
         trials=trials,
         gpus=opened.gpus,
-        hours=(ended - began) / 3600 if began and ended and ended > began else None,
+        hours=(summary.earlier_seconds + ended - began) / 3600 if began and ended and ended > began else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.terminal.trajectory.audit_engine import mean_gap
 from t1cli.terminal.trajectory.audit_rows import REPORT_ALIGNED, REPORT_DRIFT, REPORT_RETOKENIZED
 from t1cli.terminal.trajectory.audit_run import Balance, RunAudit
@@ -114,7 +115,7 @@ def _blame(audit: RunAudit) -> list[str]:
         return []
     rules = audit.rows.rules.most_common(_RULES_SHOWN)
     turns = [
-        f"    rollout {b.rollout}, {b.trial_id}, turn {b.turn}: {b.relation}"
+        f"    rollout {rollout_number(b.rollout)}, {b.trial_id}, turn {b.turn}: {b.relation}"
         + (f", cell {b.cell[0]} × {b.cell[1]}" if b.cell else "")
         + f", {b.rule}"
         for b in audit.rows.blamed[:_TURNS_SHOWN]
@@ -127,8 +128,9 @@ def _engine(audit: RunAudit) -> list[str]:
         return []
     versions = sorted({gap.engine_version for gap in audit.engine})
     lines = [
-        f"    rollout {gap.rollout}, {gap.trial_id}: {gap.mean:.4f} over {gap.tokens:,} tokens, sampled by version "
-        f"{', '.join(map(str, gap.weight_versions))}; most in turn {gap.worst_turn}, {gap.worst_turn_mean:.4f}"
+        f"    rollout {rollout_number(gap.rollout)}, {gap.trial_id}: {gap.mean:.4f} over {gap.tokens:,} tokens, "
+        f"sampled by version {', '.join(map(str, gap.weight_versions))}; "
+        f"most in turn {gap.worst_turn}, {gap.worst_turn_mean:.4f}"
         for gap in audit.engine
     ]
     told = f"  live engine   gap {mean_gap(audit.engine):.4f} under weight version {', '.join(versions) or 'unknown'}"

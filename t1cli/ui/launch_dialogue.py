@@ -8,6 +8,7 @@ from typing import Final
 
 from t1cli.launch.proposal import Proposal
 from t1cli.launch.record import RunRecord
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.ui.console import answer, aside
 from t1cli.ui.json_view import print_object
 from t1cli.ui.launch_view import print_started, started_object
@@ -86,4 +87,4 @@ def _print_proposal(proposal: Proposal) -> None:
     console.print(f"run        {proposal.run.path} on the {proposal.engine} engine")
     _print_changes(proposal)
     if proposal.resumes_from_rollout is not None:
-        console.print(f"resumes    at rollout {proposal.resumes_from_rollout}")
+        console.print(f"resumes    at rollout {rollout_number(proposal.resumes_from_rollout)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from t1cli.launch.dry_run import DryRun
 from t1cli.launch.record import FORMAT_VERSION, RunRecord
+from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_summary import RunSummary
 from t1cli.launch.stop import StopAnswer
 from t1cli.spec.command_line import command_line
@@ -31,7 +32,7 @@ def print_started(record: RunRecord, *, detached: bool) -> None:
     """Where the run is, and the next command when it runs elsewhere."""
     console = answer()
     resumed = record.session.resumed_from_rollout
-    again = f"   from rollout {resumed or 0}" if record.session.number > 1 else ""
+    again = f"   from rollout {rollout_number(resumed or 0)}" if record.session.number > 1 else ""
     console.print(f"✓ run {record.run_dir}   attempt {record.attempt}   {record.engine} {record.job_id}{again}")
     if detached:
         console.print(f"Next: {command_line('watch', record.run_dir)}", soft_wrap=True)
@@ -83,7 +84,9 @@ def print_stop(stop: StopAnswer) -> None:
         console.print(f"{what} of {stop.run_dir} {ended}, {counted(stop.rollouts_done, 'rollout')} done")
         if stop.lost_rollouts:
             first, last = stop.lost_rollouts[0], stop.lost_rollouts[-1]
-            console.print(f"lost: everything since the last save, rollouts {first} to {last}")
+            console.print(
+                f"lost: everything since the last save, rollouts {rollout_number(first)} to {rollout_number(last)}"
+            )
     else:
         at = "its next save" if stop.stops_after_rollouts is None else f"rollout {stop.stops_after_rollouts}"
         seconds = stop.seconds_until_then

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
 from t1cli.launch.run_summary import RunSummary
 from t1cli.ui.console import answer
+from t1cli.ui.moment import moment
 
-_HEADINGS = ("run", "attempt", "state", "rollouts", "reward", "began")
+_HEADINGS = ("run", "attempt", "state", "rollouts", "reward", "began", "resumed")
 
 
 def print_runs(summaries: Sequence[RunSummary], root: Path) -> None:
@@ -38,12 +38,6 @@ def _row(summary: RunSummary) -> tuple[str, ...]:
         str(summary.state),
         f"{summary.rollouts_done}/{planned}",
         "-" if summary.reward.last is None else f"{summary.reward.last:.3f}",
-        _moment(summary.began),
+        moment(summary.began),
+        f"{len(summary.resumed)}×, last {moment(summary.resumed[-1].at)}" if summary.resumed else "-",
     )
-
-
-def _moment(seconds: float | None) -> str:
-    try:
-        return "-" if seconds is None else datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):  # a moment outside every calendar
-        return "?"

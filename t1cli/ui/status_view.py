@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from t1cli.launch.rollout_number import rollout_number
+from t1cli.launch.run_state import RunState
 from t1cli.launch.run_summary import FirstLast, RunSummary
+from t1cli.launch.what_changed import what_changed
 from t1cli.ui.console import answer
 from t1cli.ui.counted import counted
+from t1cli.ui.moment import moment
+
+_NEXT = 3
+"""Commands that are proposed at most."""
 
 
 def print_status(summary: RunSummary) -> None:
@@ -17,11 +24,35 @@ def print_status(summary: RunSummary) -> None:
     )
     if summary.detail:
         console.print(f"  {summary.detail}")
+    _print_sessions(summary)
     _print_phases(summary)
     _print_learning(summary)
     _print_trials(summary)
     console.print(f"\nrun directory  {summary.run_dir}")
-    console.print(f"Next: {summary.next_command}", soft_wrap=True)
+    print_outcome(summary)
+
+
+def print_outcome(summary: RunSummary, *, asked: str = "status") -> None:
+    """What the run changed, in a sentence, and what to do next beside the command that was `asked`."""
+    console = answer()
+    if (changed := what_changed(summary)) and summary.state is RunState.FINISHED:
+        console.print(changed)
+    if summary.rollouts_without_signal:
+        newest = counted(summary.rollouts_without_signal, "rollout")
+        console.print(f"! no trial of the last {newest} differs in reward from another of its task:")
+        console.print("  nothing can be learnt from them; tasks that are sometimes solved can teach")
+    commands = [command for command in summary.next_commands if not command.startswith(f"t1 {asked} ")][:_NEXT]
+    for number, command in enumerate(commands):
+        console.print(f"{'' if number else 'Next:':<5} {command}", soft_wrap=True)
+
+
+def _print_sessions(summary: RunSummary) -> None:
+    if not summary.resumed:
+        return
+    last = summary.resumed[-1]
+    times = counted(len(summary.resumed), "time")
+    at = f"{moment(last.at)} at rollout {rollout_number(last.rollout)}"
+    answer().print(f"  began {moment(summary.began)}, resumed {times}, last {at}")
 
 
 def _print_phases(summary: RunSummary) -> None:
@@ -59,4 +90,4 @@ def _print_trials(summary: RunSummary) -> None:
     answer().print(f"\n  trials  {summary.trials} run, {failed}")
     saved = summary.last_checkpoint_rollout
     if saved is not None:
-        answer().print(f"  saved   {counted(summary.checkpoints, 'checkpoint')}, the last before rollout {saved}")
+        answer().print(f"  saved   {counted(summary.checkpoints, 'checkpoint')}, the last after rollout {saved}")

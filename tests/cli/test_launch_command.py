@@ -155,7 +155,8 @@ def test_runs_status_and_logs_agree(t1: T1, faked: FakeBackend) -> None:
         ("quickstart", 2, "finished"),
     ]
     table = t1("runs").stdout.splitlines()
-    assert table[0].split() == ["run", "attempt", "state", "rollouts", "reward", "began"] and len(table) == 3
+    headings = ["run", "attempt", "state", "rollouts", "reward", "began", "resumed"]
+    assert table[0].split() == headings and len(table) == 3
     one = json.loads(t1("status", "quickstart/attempt_1", "--json").stdout)
     assert one["reward"] == {"first": pytest.approx(0.15), "last": pytest.approx(0.15), "rollouts": 4}
     assert one["attempt"] == 1 and one["phases"][0]["phase"] == "generate" and one["phases"][0]["times"] == 4

@@ -98,9 +98,11 @@ def test_follows_a_living_run_to_its_end_one_line_per_rollout(
     run.end()
     rest, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    finished, verdict = rest.splitlines()[-2:]
+    finished, verdict, changed, *following = rest.splitlines()[-6:]
     assert finished == "run finished after 6 rollouts"
     assert verdict.startswith("too short to judge: ")
+    assert changed.startswith("check rate stayed at 0.800 ")
+    assert [line[6:].split()[1] for line in following] == ["report", "audit", "status"]
     assert "\x1b" not in rest
 
 

@@ -314,7 +314,7 @@ class _Rollout:
             causes = Counter(f"{t.outcome.boundary}/{t.outcome.cause}" for t in self.ended if not t.outcome.scored)
             listed = ", ".join(f"{cause} × {count}" for cause, count in causes.most_common(5))
             raise RolloutAborted(
-                f"rollout {self.plan.rollout_id}: {len(self.accepted)} of {self.plan.accept} groups scored "
+                f"rollout {self.plan.rollout_id + 1}: {len(self.accepted)} of {self.plan.accept} groups scored "
                 f"after {self.plan.refill_seconds:g} s; lost: {listed or 'none'}",
                 where=str(log_path(self.world.trials_dir, self.plan.rollout_id)),
                 hint="read the trial log for the first detail of the most frequent cause",

@@ -123,5 +123,5 @@ def _sum(values: Iterable[float]) -> int:
 
 
 def _listed(rollouts: Sequence[int]) -> str:
-    shown = ", ".join(map(str, rollouts[:5]))
+    shown = ", ".join(str(rollout + 1) for rollout in rollouts[:5])  # ids begin at 0, people at 1
     return shown if len(rollouts) <= 5 else f"{shown} and {len(rollouts) - 5} more"
