@@ -166,6 +166,6 @@ def _next_save(run: RunDirectory) -> tuple[int, int | None, float | None]:
         return done, None, None
     at = (done // every + 1) * every
     at = min(at, planned) if planned else at
-    if not done or summary.began is None or summary.sessions != 1:
+    if not done or summary.began is None or summary.resumed or summary.sessions != 1:
         return done, at, _expected_seconds(spec, at - done)
     return done, at, (at - done) * (time.time() - summary.began) / done
