@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
@@ -14,7 +16,11 @@ EMBEDDED_SHARED_GIB = 0.25
 """The object store of the private Ray."""
 SLIME_SHARED_GIB = 16.0
 """What slime's documented container start asks for (docs of slime 0.3.0)."""
-RECENT_KILL_SECONDS = 24 * 3600
+LISTED_KILL_SECONDS = 24 * 3600
+RECENT_KILL_SECONDS = 2 * 3600
+"""An older kill is told without a warning: whatever it was, this node has lived with it since."""
+_VICTIM = re.compile(r"Killed process (\d+) \(([^)]*)\)", re.IGNORECASE)
+_HELD = re.compile(r"anon-rss:(\d+)kB")
 MOST_SKEW_SECONDS = 1.0
 """A report that says it began 2 s before its trial counts as stale, so half of that is the most a clock may be off."""
 
@@ -90,20 +96,42 @@ def shared_memory(context: Context, found: Any) -> Saw:
 def oom_kills(context: Context, found: Any) -> Saw:
     """Processes that the kernel has killed for want of memory: the next campaign on this node may be the next."""
     log, counted = found["log"], max(found["counted"] or 0, found["own_group"])
-    wanted = "none within a day"
+    wanted = "none within two hours"
     if log is None:
         if counted:
             said = f"{counted} kills since boot (the kernel's log may not be read, so not when)"
             return warned(said, wanted, "look at `dmesg | grep -i oom` as root")
         return passed("none since boot by the kernel's counters", wanted)
-    recent = [line for line in log if line["ago_seconds"] < RECENT_KILL_SECONDS]
+    recent = killed_within(log, LISTED_KILL_SECONDS)
     if not recent:
         return passed(f"none within a day; {counted} since boot" if counted else "none since boot", wanted)
-    last = recent[-1]
-    said = f"{len(recent)} lines within a day, the last {last['ago_seconds'] / 60:.0f} min ago: {last['text'][:120]}"
+    times = "1 kill" if len(recent) == 1 else f"{len(recent)} kills"
+    said = f"{times} within a day, the last {_ago(recent[-1]['ago_seconds'])} ago: {killed(recent[-1]['text'])}"
+    if recent[-1]["ago_seconds"] >= RECENT_KILL_SECONDS:
+        return passed(said, wanted)  # what is over for hours is told, and no longer warned of at every launch
     return warned(
         said, wanted, f"find out what took the memory; `{context.again('plan')}` shows what this campaign adds per node"
     )
+
+
+def killed_within(log: Sequence[Mapping[str, Any]], seconds: float) -> list[Mapping[str, Any]]:
+    """The newest lines, one for each kill: the kernel writes why it kills on one line, and whom on the next."""
+    recent = [line for line in log if line["ago_seconds"] < seconds]
+    victims = [line for line in recent if "killed process" in line["text"].lower()]
+    return victims or recent
+
+
+def killed(text: str) -> str:
+    """Whom the kernel has killed and what it held; a line of another form whole."""
+    victim, held = _VICTIM.search(text), _HELD.search(text)
+    if victim is None:
+        return text
+    memory = f", which held {int(held[1]) / 1024**2:.1f} GiB" if held else ""
+    return f"process {victim[1]} ({victim[2]}){memory}"
+
+
+def _ago(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def clocks(context: Context) -> Saw:

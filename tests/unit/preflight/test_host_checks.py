@@ -154,14 +154,20 @@ def test_the_kernels_log_is_read_for_kills(context_of: MakeContext, ask: Ask, tm
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_text(
         f"6,1,{microseconds},-;usb 1-1: new device\n"
-        f"3,2,{microseconds},-;Out of memory: Killed process 4242 (python) total-vm:1kB, anon-rss:9kB\n"
+        f"3,2,{microseconds},-;Out of memory: Killed process 4242 (python) total-vm:2200000kB, anon-rss:2097152kB, "
+        f"file-rss:64kB, shmem-rss:0kB, UID:0 pgtables:41904kB oom_score_adj:0\n"
+        f"4,3,{microseconds},-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task=python,pid=4242,uid=0\n"
     )
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/vmstat").write_text("pgfault 1\noom_kill 5\n")
     said = kills(str(tmp_path))
-    assert said["counted"] == 5 and len(said["log"]) == 1
+    assert said["counted"] == 5 and len(said["log"]) == 2
     saw = ask("host.oom_kills", context_of("quickstart", fleet=one(KILLS, said)))
-    assert saw.status == "warn" and "Killed process 4242 (python)" in saw.found
+    assert saw.status == "warn"
+    assert saw.found.startswith("1 kill within a day, the last 10 min ago: process 4242 (python), which held 2.0 GiB")
+    hours_ago = {**said, "log": [{**said["log"][0], "ago_seconds": 380 * 60}]}
+    saw = ask("host.oom_kills", context_of("quickstart", fleet=one(KILLS, hours_ago)))
+    assert (saw.status, "the last 6.3 h ago: process 4242" in saw.found) == ("pass", True)
     old = {**said, "log": [{**said["log"][0], "ago_seconds": 3 * 24 * 3600}]}
     assert ask("host.oom_kills", context_of("quickstart", fleet=one(KILLS, old))).status == "pass"
     closed = {"log": None, "counted": 5, "own_group": 0}
