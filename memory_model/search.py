@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
@@ -21,6 +21,9 @@ from memory_model.terms.term import Role
 from memory_model.terms.weights import local_counts, weight_bytes
 from memory_model.units import GIB
 from memory_model.workload import Recompute, Workload
+
+Progress = Callable[[int, int], None]
+"""Told the layouts judged so far and their number."""
 
 NO_RECOMPUTE = Recompute()
 SELECTIVE = Recompute("selective", frozenset({"moe_act", "mlp", "layernorm"}))
@@ -88,19 +91,28 @@ def search(
     space: Space | None = None,
     objective: Objective = "throughput",
     coefficients: Coefficients = DEFAULT,
+    progress: Progress | None = None,
 ) -> SearchResult:
     """Judge the whole legal space on `world` training GPUs for every role of the workload."""
     started = perf_counter()
     space = space or Space(max_tp=device.gpus_per_node)
     judge = _Judge(arch, device, coefficients, objective)
-    found, impossible = [], 0
-    for layout in layouts(arch, world, space):
-        if why_impossible(arch, layout):
-            impossible += 1
-            continue
+    every = tuple(layouts(arch, world, space))
+    legal = [layout for layout in every if not why_impossible(arch, layout)]
+    found = list[Candidate]()
+    for done, layout in enumerate(legal):
+        if progress is not None:
+            progress(done, len(legal))
         found += [judge.candidate(layout, setting) for setting in _settings(workload, layout, space)]
     found.sort(key=_rank)
-    return SearchResult(tuple(found), len(found), impossible, perf_counter() - started)
+    return SearchResult(tuple(found), len(found), len(every) - len(legal), perf_counter() - started)
+
+
+def judged(
+    arch: Architecture, layout: Layout, workload: Workload, device: Device, *, coefficients: Coefficients = DEFAULT
+) -> Candidate:
+    """One possible layout under exactly these settings, always predicted in full."""
+    return _Judge(arch, device, coefficients, "throughput").predicted(layout, workload)
 
 
 def _rank(candidate: Candidate) -> tuple[int, float, float]:
@@ -170,11 +182,15 @@ class _Judge:
         self._states: dict[tuple[object, ...], float] = {}
 
     def candidate(self, layout: Layout, workload: Workload) -> Candidate:
-        worth = score(self._arch, layout, workload, self._objective)
         states = self._states_gib(layout, workload)
         if states > self._device.usable_gib:
+            worth = score(self._arch, layout, workload, self._objective)
             why = f"weights, gradients and optimizer alone take {states:.1f} of {self._device.usable_gib:.1f} GiB"
             return Candidate(layout, workload, states, states, "OOM", worth, why)
+        return self.predicted(layout, workload)
+
+    def predicted(self, layout: Layout, workload: Workload) -> Candidate:
+        worth = score(self._arch, layout, workload, self._objective)
         roles: tuple[Role, ...] = tuple("critic" if role == "critic" else "actor" for role in workload.roles)
         predictions = [
             predict_worst(self._arch, layout, workload, self._device, role, coefficients=self._coefficients)

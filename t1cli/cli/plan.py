@@ -101,10 +101,12 @@ def _search(loaded: LoadedSpec, source: str, overrides: list[str], *, as_json: b
     from t1cli.plan.search import search_layouts
     from t1cli.ui.console import aside
     from t1cli.ui.json_view import print_object
+    from t1cli.ui.search_progress import search_progress
     from t1cli.ui.search_view import print_search
 
     aside().print("searching every legal layout; large MoE models take up to a minute")
-    answer = search_layouts(loaded)
+    with search_progress("layouts") as progress:
+        answer = search_layouts(loaded, progress)
     if as_json:
         print_object(answer.to_json())
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from memory_model import Layout
+from memory_model import Layout, why_impossible
 from memory_model.coefficients import DEFAULT
-from memory_model.search import Candidate, search
+from memory_model.search import Candidate, Progress, judged, search
+from memory_model.workload import Recompute
 from t1cli.errors import BadInput
 from t1cli.plan.memory_inputs import architecture_of, device_of, layout_of, workload_of
 from t1cli.plan.memory_overlay import overlay_of
@@ -16,6 +17,7 @@ from t1cli.plan.plan import FORMAT_VERSION, Verdict
 from t1cli.plan.topology import plan_topology
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
+from t1cli.spec.trainer import FullRecompute, SelectiveRecompute
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class FoundLayout:
     why_not: str
     """Empty when it fits; else role, stage, phase and term that do not."""
     current: bool
-    """Whether these are the spec's own axes."""
+    """Whether these are the spec's own axes, under the setting that serves them best."""
     settings: tuple[str, ...]
     """What `--set` needs to plan it."""
 
@@ -62,6 +64,12 @@ class SearchAnswer:
     seconds: float
     memory_overlay: str | None = None
     """The fitted overlay that the predictions used; None for uncalibrated figures."""
+    own: FoundLayout | None = None
+    """The experiment as it is: its axes and its own settings; None where its layout cannot exist."""
+    own_impossible: tuple[str, ...] = ()
+    """Why its layout cannot exist, as arithmetic."""
+    simplest: FoundLayout | None = None
+    """What fits with the fewest values changed; of several, the one with the best score. None where nothing fits."""
 
     def count(self, verdict: Verdict) -> int:
         """Layouts with that verdict."""
@@ -77,7 +85,7 @@ class SearchAnswer:
         return {"format_version": FORMAT_VERSION, **asdict(self)}
 
 
-def search_layouts(loaded: LoadedSpec) -> SearchAnswer:
+def search_layouts(loaded: LoadedSpec, progress: Progress | None = None) -> SearchAnswer:
     """Judge the whole legal space on the spec's training GPUs. BadInput for an engine without GPUs."""
     spec = loaded.spec
     topology = plan_topology(spec)
@@ -87,15 +95,14 @@ def search_layouts(loaded: LoadedSpec) -> SearchAnswer:
             loaded.where("engine.kind"),
             "`--set engine.kind=slime` with a hardware and a topology preset",
         )
+    arch, layout = architecture_of(spec), layout_of(spec, topology)
+    workload, device = workload_of(spec, topology), device_of(spec)
     overlay = overlay_of(loaded)
-    result = search(
-        architecture_of(spec),
-        topology.train_gpus,
-        workload_of(spec, topology),
-        device_of(spec),
-        coefficients=overlay.coefficients if overlay is not None else DEFAULT,
-    )
-    own = _axes(layout_of(spec, topology))
+    coefficients = overlay.coefficients if overlay is not None else DEFAULT
+    result = search(arch, topology.train_gpus, workload, device, coefficients=coefficients, progress=progress)
+    impossible = why_impossible(arch, layout)
+    judge = None if impossible else judged(arch, layout, workload, device, coefficients=coefficients)
+    own = _axes(layout)
     return SearchAnswer(
         name=spec.name,
         train_gpus=topology.train_gpus,
@@ -105,7 +112,15 @@ def search_layouts(loaded: LoadedSpec) -> SearchAnswer:
         impossible=result.impossible,
         seconds=result.seconds,
         memory_overlay=spec.trainer.memory_overlay,
+        own=None if judge is None else _found(spec, judge, own),
+        own_impossible=impossible,
+        simplest=_simplest([_found(spec, candidate, own) for candidate in result.fitting()]),
     )
+
+
+def _simplest(fitting: Sequence[FoundLayout]) -> FoundLayout | None:
+    # Who has a plan that is tight would rather have one that fits, at the price of one more change.
+    return min(fitting, key=lambda found: (found.verdict != "FITS", len(found.settings), -found.score), default=None)
 
 
 def _best_settings(candidates: Iterable[Candidate]) -> Iterable[Candidate]:
@@ -114,6 +129,21 @@ def _best_settings(candidates: Iterable[Candidate]) -> Iterable[Candidate]:
     for candidate in candidates:
         best.setdefault(candidate.layout, candidate)
     return best.values()
+
+
+def _recompute_settings(spec: ExperimentSpec, wanted: Recompute, kind: str) -> list[str]:
+    """What turns the spec's recomputation into the wanted one."""
+    now = spec.trainer.recompute
+    settings = [f"trainer.recompute.kind={kind}"] if kind != now.kind else []
+    if kind == "selective" and not (isinstance(now, SelectiveRecompute) and set(now.modules) == wanted.modules):
+        settings.append(f"trainer.recompute.modules=[{','.join(sorted(wanted.modules))}]")
+    if (
+        isinstance(now, FullRecompute)
+        and kind == "full"
+        and (now.method, now.num_layers) != (wanted.kind, wanted.num_layers)
+    ):
+        settings += [f"trainer.recompute.method={wanted.kind}", f"trainer.recompute.num_layers={wanted.num_layers}"]
+    return settings
 
 
 def _axes(layout: Layout) -> dict[str, int]:
@@ -125,10 +155,7 @@ def _found(spec: ExperimentSpec, candidate: Candidate, own: dict[str, int]) -> F
     recompute = {"uniform": "full", "block": "full"}.get(workload.recompute.kind, workload.recompute.kind)
     offload = workload.optimizer.offload_fraction > 0
     settings = [f"topology.{axis}={size}" for axis, size in axes.items() if size != own[axis]]
-    if recompute != spec.trainer.recompute.kind:
-        settings.append(f"trainer.recompute.kind={recompute}")
-        if recompute == "selective":
-            settings.append(f"trainer.recompute.modules=[{','.join(sorted(workload.recompute.modules))}]")
+    settings += _recompute_settings(spec, workload.recompute, recompute)
     if offload != spec.trainer.optimizer_cpu_offload:
         settings += [f"trainer.optimizer_cpu_offload={str(offload).lower()}"]
         settings += ["trainer.precision_aware_optimizer=true"] if offload else []

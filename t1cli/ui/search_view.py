@@ -13,8 +13,9 @@ from t1cli.ui.console import answer
 
 BEST, MISSES, WIDEST = 10, 3, 100
 LEGEND = (
-    "* the axes of the experiment now; peak, and the high end of its band: GiB of the fullest GPU; score: a price "
-    "to order by, 1 without pipeline bubble, communication, recomputation and offload, and no measured time"
+    "* the experiment as it is; ~ its axes with other settings; peak, and the high end of its band: GiB of the fullest "
+    "GPU; score: a price to order by, 1 without pipeline bubble, communication, recomputation and offload, and no "
+    "measured time"
 )
 
 
@@ -26,7 +27,7 @@ def print_search(found: SearchAnswer, *, source: str, overrides: Sequence[str] =
 
 
 def search_lines(found: SearchAnswer, *, source: str, width: int, overrides: Sequence[str] = ()) -> Iterator[str]:
-    """Best first; `*` marks the axes that the spec has now."""
+    """Best first, with the experiment as it is (`*`) and the best that its own axes could do (`~`)."""
     yield f"{found.name}   layouts on {found.train_gpus} training GPUs of {found.usable_gib:g} GiB"
     if found.memory_overlay is not None:
         yield f"  predicted with the fitted overlay {found.memory_overlay}"
@@ -36,9 +37,12 @@ def search_lines(found: SearchAnswer, *, source: str, width: int, overrides: Seq
     )
     fitting = [layout for layout in found.layouts if layout.verdict != "OOM"]
     shown = fitting[:BEST]
-    own = next((layout for layout in found.layouts if layout.current), None)
-    for layout in [*shown, *([own] if own is not None and own not in shown else [])]:
+    same_axes = next((layout for layout in fitting if layout.current), None)
+    for layout in [*shown, *(one for one in (found.own, same_axes) if one is not None and not _is_among(one, shown))]:
         yield _row(layout)
+    if found.own_impossible:
+        told = f"* the experiment as it is cannot exist: {'; '.join(found.own_impossible)}"
+        yield from textwrap.wrap(told, width, subsequent_indent="  ")
     yield ""
     yield from textwrap.wrap(LEGEND, width, initial_indent="  ", subsequent_indent="  ")
     yield ""
@@ -48,14 +52,28 @@ def search_lines(found: SearchAnswer, *, source: str, width: int, overrides: Seq
         f"more cannot exist"
     )
     yield f"{found.searched:,} settings predicted in {found.seconds:.1f} s"
-    if fitting:
-        settings = with_settings(overrides, fitting[0].settings)
-        yield f"Next: `{command_line('plan', source, overrides=settings)}`"
+    if fitting and found.simplest is not None:
+        best, simplest = (
+            command_line("plan", source, overrides=with_settings(overrides, layout.settings))
+            for layout in (fitting[0], found.simplest)
+        )
+        if simplest != best and found.simplest.settings:
+            yield f"Fewest changes, {_in_words(found.simplest)}: `{simplest}`"
+        yield f"Next: `{best}`"
+
+
+def _is_among(layout: FoundLayout, shown: Sequence[FoundLayout]) -> bool:
+    """Whether the same row stands there; rows of the experiment's own axes are told apart by what they change."""
+    return any(one.current and one.settings == layout.settings for one in shown)
+
+
+def _in_words(layout: FoundLayout) -> str:
+    return f"{layout.verdict}, peak {layout.peak_gib:.1f}, score {layout.score:.3f}"
 
 
 def _row(layout: FoundLayout) -> str:
     axes = (layout.tp, layout.pp, layout.vpp, layout.cp, layout.ep, layout.etp)
-    mark = "*" if layout.current else " "
+    mark = " " if not layout.current else "~" if layout.settings else "*"
     offload = "optimizer" if layout.optimizer_cpu_offload else "-"
     return (
         f"{mark} {''.join(f'{size:>4}' for size in axes)}  {layout.recompute:<11}{offload:<9}"

@@ -1,4 +1,4 @@
-"""A launch script where an experiment is expected, and the other way round: the command that makes the other is told."""
+"""A launch script where an experiment is expected, and the other way round: what makes the other is told."""
 
 from __future__ import annotations
 
