@@ -18,6 +18,10 @@ def search(name: str, *overrides: str) -> SearchAnswer:
     return search_layouts(load_experiment(Path(name), overrides))
 
 
+def own_rows(found: SearchAnswer) -> list[str]:
+    return [line for line in search_lines(found, source=GRPO, width=100) if line.startswith(("* ", "~ "))]
+
+
 @pytest.fixture(scope="module")
 def found() -> SearchAnswer:
     return search(GRPO, "hardware.usable_gib=79.1")
@@ -71,14 +75,14 @@ def test_the_experiment_as_it_is_stands_beside_what_its_axes_could_be(settings: 
 def test_an_experiment_that_does_not_fit_is_shown_as_one_that_does_not() -> None:
     small = ("hardware.usable_gib=60", "topology.tp=1", "trainer.recompute.kind=none")
     found = search(GRPO, *small)
-    rows = [line for line in search_lines(found, source=GRPO, width=100, overrides=small) if line.startswith(("* ", "~ "))]
+    rows = own_rows(found)
     assert [(row[0], row.split()[-1]) for row in rows] == [("*", "OOM")]
     assert found.own is not None and f"{found.own.peak_gib:7.1f}" in rows[0] and found.own.peak_gib > 60
 
 
 def test_what_its_own_axes_could_be_is_a_row_of_its_own() -> None:
     found = search(GRPO, "topology.tp=1", "trainer.recompute.kind=none", "hardware.usable_gib=100")
-    rows = [line for line in search_lines(found, source=GRPO, width=100) if line.startswith(("* ", "~ "))]
+    rows = own_rows(found)
     told = {row[0]: row.split()[-1] for row in rows}
     assert told == {"*": "OOM", "~": "FITS"}
 
