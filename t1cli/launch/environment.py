@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from t1cli.launch.redaction import Redactor, names_a_secret
+from t1cli.launch.redaction import Redactor
+from t1cli.secret_names import names_a_secret
 
 _PREFIXES: Final = (
     "T1_",

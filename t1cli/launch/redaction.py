@@ -8,22 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from t1cli.secret_names import names_a_secret
+
 REDACTED: Final = "<redacted>"
 _SHORTEST_VALUE_SOUGHT: Final = 6
 """Shorter values are hidden under their own name only: replacing every `1` would destroy the text around it."""
 
-_SECRET_WORDS: Final = re.compile(
-    r".*(?:token|secrets?|password|passwd|passphrase|credentials?|apikey)|pwd|auth|authorization|bearer|cookie|jwt|pat"
-    r"|keys?|(?:access|private|secret)key"
-)
-# What stands beside `key` or `token` when it is a column, a vocabulary entry or a tensor dimension.
-_HARMLESS_BEFORE: Final = re.compile(
-    r"input|label|metadata|reward|eval|tool|multimodal|routing|sort|group|task|query|public|eod|eos|bos|pad|fim|middle"
-    r"|prefix|suffix|moe|first|last|per"
-)
-_NOT_SECRET: Final = frozenset({"PWD"})
-"""The shell's working directory is no password."""
-_HARMLESS_AFTER: Final = re.compile(r"dispatcher|drop|layer|value|heads?|ids?|loss|count|dim|path|fingerprint|file")
 _NO_SECRET_VALUES: Final = frozenset(
     {"", "true", "false", "none", "null", "yes", "no", "on", "off", "disabled", "token", "0", "1", REDACTED}
 )
@@ -31,7 +21,6 @@ _NO_SECRET_VALUES: Final = frozenset(
 _NUMERIC_SECRET: Final = re.compile(r"(?i)pass(?:word|wd|phrase)|secret|credential|pwd|_pin$")
 """Only these are ever numbers; a number called `key` or `token` is a count or an ID."""
 
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SHAPES: Final = (
     re.compile(r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,}"),
     re.compile(r"\b(?:hf|ghp|gho|ghu|ghs|ghr|glpat|pypi|npm|xox[abprs])[_-][A-Za-z0-9_-]{16,}"),
@@ -45,24 +34,6 @@ _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}")
 _URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 _OPTION: Final = re.compile(r"^--?([A-Za-z][\w.-]*)$")
 _ASSIGNMENT: Final = re.compile(r"^(-{0,2})([A-Za-z_][\w.-]*)=(.*)$", re.DOTALL)
-
-
-def names_a_secret(name: str) -> bool:
-    """Whether a variable, option or dotted key with this name holds a secret (`WANDB_API_KEY`, not `max_tokens`)."""
-    if name in _NOT_SECRET:
-        return False
-    words = [word.lower() for word in _WORDS.findall(name.rsplit(".", 1)[-1])]
-    for index, word in enumerate(words):
-        if not _SECRET_WORDS.fullmatch(word):
-            continue
-        before = words[index - 1] if index else ""
-        after = words[index + 1] if index + 1 < len(words) else ""
-        vocabulary_or_column = word in ("key", "keys", "token") and bool(
-            _HARMLESS_BEFORE.fullmatch(before) or _HARMLESS_AFTER.fullmatch(after)
-        )
-        if not vocabulary_or_column:
-            return True
-    return False
 
 
 class Redactor:

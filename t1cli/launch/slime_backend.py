@@ -18,7 +18,7 @@ from t1cli.launch.gates import Refusal
 from t1cli.launch.next_command import stop_command
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.record import read_record
-from t1cli.launch.redaction import Redactor, names_a_secret
+from t1cli.launch.redaction import Redactor
 from t1cli.launch.resume import family_digest
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_compile import compile_session
@@ -26,6 +26,7 @@ from t1cli.launch.slime_job import SessionPlace, evaluation_before, job_json
 from t1cli.launch.slime_occupation import occupation_of
 from t1cli.launch.slime_start import owners, start_point
 from t1cli.launch.slime_submit import Submission, submit
+from t1cli.secret_names import secrets_of
 from t1cli.slime.start_point import StartPoint
 from t1cli.spec.engine import SlimeEngine
 from t1cli.spec.load import LoadedSpec
@@ -136,8 +137,7 @@ def _secret_refusals(loaded: LoadedSpec) -> tuple[Refusal, ...]:
             f"export {name} for `ray start` on the nodes instead: jobs inherit it",
             acceptable=False,
         )
-        for name in loaded.spec.engine.env
-        if names_a_secret(name)
+        for name in secrets_of(loaded.spec.engine.env)
     )
 
 

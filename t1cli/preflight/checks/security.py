@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from t1cli.preflight.check import Check, Context, Saw, passed, warned
+from t1cli.preflight.check import Check, Context, Saw, failed, passed, warned
 from t1cli.preflight.checks.pool import open_pool
+from t1cli.secret_names import secrets_of
 
 _PATH_VARIABLES = re.compile(r"(?i)(token|secret|credential|key).*(path|file)$|^netrc$")
 _OTHERS = 0o077
@@ -34,16 +35,14 @@ def _secret_files(context: Context) -> Iterator[Path]:
 
 
 def inherited(context: Context) -> Saw:
-    """Secrets written into the spec would stand in the job's environment, and in whatever logs that."""
+    """Secrets in the spec would stand in the job's environment, and in whatever logs that: a launch refuses them."""
     engine = context.spec.engine
     written = dict(engine.env) if engine.kind == "slime" else {}
-    named = sorted(
-        name for name in written if re.search(r"(?i)(api_?key|token|secret|password)$", name) and written[name]
-    )
+    named = secrets_of(written)
     wanted = "keys in the environment of Ray's nodes, not in the spec"
     if named:
         fix = f"take {named[0]} out of engine.env and export it before `ray start` on the nodes"
-        return warned(f"engine.env holds {', '.join(named)}", wanted, fix)
+        return failed(f"engine.env holds {', '.join(named)}", wanted, fix)
     present = [name for name in ("WANDB_API_KEY", "HF_TOKEN", "T1_POOL_TOKEN") if context.environment.get(name)]
     return passed(f"none in the spec; in this environment: {', '.join(present) or 'none'}", wanted)
 

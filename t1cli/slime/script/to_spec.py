@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 from t1cli.errors import T1Error
+from t1cli.secret_names import names_a_secret
 from t1cli.slime.arguments.read import Arguments, Given, Value, read, reading_problem
 from t1cli.slime.arguments.spelling import SECRETS
 from t1cli.slime.arguments.table import Table, load_table
@@ -27,13 +28,6 @@ from t1cli.slime.script.known_models import matching_preset
 from t1cli.slime.script.read_script import NotRead, Submission
 from t1cli.slime.script.write_spec import Draft, spec_text
 from t1cli.spec.load import LoadedSpec, load_experiment
-
-_SECRET_NAME: Final = re.compile(r"(?i)(key|token|secret|password|credential)s?($|_)")
-
-
-def holds_a_secret(name: str) -> bool:
-    """Whether an environment variable's value must not be written down."""
-    return _SECRET_NAME.search(name) is not None
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ def _left_behind(submission: Submission, table: Table) -> tuple[Note, ...]:
             message = f"`{shown(' '.join(given.surplus))}` after {given.flag} belongs to no argument and was left out"
             found.append(Note(submission.where, message))
     for name in submission.environment:
-        if holds_a_secret(name):
+        if names_a_secret(name):
             found.append(Note(submission.where, f"{name} was left out: export it for `ray start` on the nodes instead"))
     return tuple(found)
 
@@ -130,7 +124,7 @@ def _asked(names: Sequence[str]) -> str:
 def _draft(submission: Submission, arguments: Arguments, *, name: str, version: str) -> Draft:
     keys = decoded(arguments)
     preset = matching_preset(keys)
-    environment = {key: shown(value) for key, value in submission.environment.items() if not holds_a_secret(key)}
+    environment = {key: shown(value) for key, value in submission.environment.items() if not names_a_secret(key)}
     tree, assumptions = filled(keys, submission, arguments, preset=preset)
     tree["engine"] |= {"version": version, "from_script": True}
     if environment:

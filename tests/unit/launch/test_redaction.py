@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t1cli.launch.environment import recorded_environment
-from t1cli.launch.redaction import REDACTED, Redactor, names_a_secret
+from t1cli.launch.redaction import REDACTED, Redactor
+from t1cli.secret_names import names_a_secret
 from t1cli.spec.load import load_experiment
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -34,11 +35,16 @@ SECRET_NAMES = (
     "MYTOKEN",
     "client_secret",
     "SESSION_COOKIE",
+    "AWS_ACCESS_KEY",
+    "DB_PASSPHRASE",
+    "GOOGLE_CREDENTIALS",
+    "AUTHORIZATION",
 )
 HARMLESS_NAMES = (
     "PATH",
     "PWD",
     "max_tokens_per_gpu",
+    "MAX_TOKENS",
     "context_tokens",
     "TOKENIZERS_PARALLELISM",
     "input_key",

@@ -214,8 +214,12 @@ def test_files_with_keys_that_others_may_read(
 
 
 def test_secrets_in_the_spec_and_runs_that_everybody_writes(context_of: MakeContext, ask: Ask, tmp_path: Path) -> None:
-    saw = ask("security.inherited", context_of(T1, "engine.env.MY_API_KEY=abcdef123456"))
-    assert saw.status == "warn" and "MY_API_KEY" in saw.found and "abcdef123456" not in str(saw)
+    for name in ("MY_API_KEY", "AWS_ACCESS_KEY", "DB_PASSPHRASE", "GOOGLE_CREDENTIALS"):
+        saw = ask("security.inherited", context_of(T1, f"engine.env.{name}=abcdef123456"))
+        assert saw.status == "fail" and name in saw.found and "abcdef123456" not in str(saw), (
+            "as launch would refuse it"
+        )
+    assert ask("security.inherited", context_of(T1, "engine.env.MAX_TOKENS='4096'")).status == "pass"
     context = context_of("quickstart", environment={"HF_TOKEN": "hf_x"})
     assert ask("security.inherited", context).found.endswith("in this environment: HF_TOKEN")
     context.runs_dir.mkdir()

@@ -155,13 +155,18 @@ def test_no_secret_reaches_a_spec(tmp_path: Path) -> None:
     assert "project: moe" in found.text and secret not in found.text and secret not in repr(found)
     script = tmp_path / "run.sh"
     script.write_text(
-        'ray job submit --runtime-env-json=\'{"env_vars": {"E2B_API_KEY": "' + secret + '", "A": "1"}}\' -- '
+        'ray job submit --runtime-env-json=\'{"env_vars": {"E2B_API_KEY": "'
+        + secret
+        + '", "DB_PASSPHRASE": "'
+        + secret
+        + '", "MAX_TOKENS": "77"}}\' -- '
         "python3 train.py --hf-checkpoint /m --lr 1e-6 --rollout-batch-size 8 --n-samples-per-prompt 2 "
         "--sglang-api-key " + secret
     )
     quiet = convert_file(script, {}, version="0.3.0")
     assert isinstance(quiet, Converted)
-    assert secret not in quiet.text and "E2B_API_KEY was left out" in quiet.text
+    assert secret not in quiet.text and "MAX_TOKENS: '77'" in quiet.text
+    assert all(f"{name} was left out" in quiet.text for name in ("E2B_API_KEY", "DB_PASSPHRASE"))
 
 
 @pytest.mark.parametrize(
