@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Write one HTML page about a run: curves with alerts, outcomes, ledger, evaluation, trajectories, rules."""
     from t1cli.launch.attempts import find_run, runs_root
-    from t1cli.launch.json_files import write_text
+    from t1cli.records import write_text
     from t1cli.report.facts import gather
     from t1cli.report.page import page
     from t1cli.ui.json_view import print_object

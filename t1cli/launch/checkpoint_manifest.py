@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from t1cli.launch.json_files import read_json, write_json
+from t1cli.records import read_json, write_json
 
 FORMAT_VERSION = 1
 MANIFEST: Final = "manifest.json"

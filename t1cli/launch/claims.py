@@ -8,7 +8,7 @@ from typing import Final
 
 from t1cli.errors import Refused
 from t1cli.launch.checkpoint_manifest import Owner, saved_rollouts
-from t1cli.launch.json_files import read_json, write_json
+from t1cli.records import read_json, write_json
 
 CLAIM: Final = "t1_campaign.json"
 

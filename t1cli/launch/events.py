@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from t1cli.launch.cpu_clock import tree_cpu_seconds
-from t1cli.launch.json_files import LineLog, number_in, read_lines
 from t1cli.launch.redaction import Redactor
+from t1cli.records import LineLog, number_in, read_lines
 
 Value = str | int | float | bool | None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.metric_names import EVAL_STEP, TRAIN_STEP
 from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
+from t1cli.records import read_json, write_json
 
 LOG_NAME = "job.log"
 

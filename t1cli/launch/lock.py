@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from t1cli.errors import Refused
-from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.process_identity import Liveness, ProcessIdentity
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import read_json, write_json
 
 
 @dataclass(frozen=True)

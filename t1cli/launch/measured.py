@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from t1cli.launch.json_files import number_in, read_json, write_json
+from t1cli.records import number_in, read_json, write_json
 
 TRIAL_MARK: Final = "T1-TRIAL "
 END_MARK: Final = "T1-EVALUATION "

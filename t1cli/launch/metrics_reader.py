@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from t1cli.launch.json_files import number_in, read_lines
 from t1cli.launch.metric_names import AXES
+from t1cli.records import number_in, read_lines
 
 LAST_STEP: Final = 1_000_000_000
 """A step beyond is no step: windows and gaps are counted over the axis."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from t1cli.launch.json_files import LineLog
 from t1cli.launch.metric_names import AXES, EVAL_STEP, ROLLOUT_STEP, TRAIN_STEP
+from t1cli.records import LineLog
 
 Clock = Callable[[], float]
 

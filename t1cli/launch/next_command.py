@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from t1cli.launch.json_files import read_json
 from t1cli.launch.record import RunRecord
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_state import RunState, Standing
+from t1cli.records import read_json
 from t1cli.spec.command_line import command_line
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from t1cli.launch.json_files import read_json, write_json
+from t1cli.records import read_json, write_json
 
 SUFFIX: Final = ".pinned"
 _PREFIX: Final = "iter_"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import read_json, write_json
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from t1cli.errors import Refused
 from t1cli.launch.environment import recorded_environment
-from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.provenance import GitState, git_state, installed_versions, t1_source
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import read_json, write_json
 
 FORMAT_VERSION = 1
 

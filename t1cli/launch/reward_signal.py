@@ -6,8 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
-from t1cli.launch.json_files import number_in, read_lines
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import number_in, read_lines
 
 WINDOW: Final = 5
 """Newest rollouts that are read."""

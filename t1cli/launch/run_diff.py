@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from t1cli.launch.json_files import read_json
 from t1cli.launch.record import RunRecord, read_record
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec, spec_differences
+from t1cli.records import read_json
 
 FORMAT_VERSION = 1
 Part = Literal["spec", "code", "environment"]

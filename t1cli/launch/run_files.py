@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import yaml
 
-from t1cli.launch.json_files import read_regular, write_json, write_text
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.memory_overlay import is_file_name, overlay_path
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import PreflightReport
+from t1cli.records import read_regular, write_json, write_text
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 from t1cli.spec.yaml_reader import MAX_BYTES

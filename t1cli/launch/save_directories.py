@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from t1cli.launch.checkpoint_manifest import unsealed_rollouts
-from t1cli.launch.json_files import read_json
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import read_json
 from t1cli.spec.experiment import ExperimentSpec
 
 

@@ -9,7 +9,6 @@ from t1cli.errors import Refused
 from t1cli.launch.backend import Invocation, Job, Started
 from t1cli.launch.checkpoint_manifest import finished_rollout, iteration_directory
 from t1cli.launch.gates import Refusal
-from t1cli.launch.json_files import read_json, write_json
 from t1cli.launch.record import read_record
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.resume import family_digest
@@ -19,6 +18,7 @@ from t1cli.launch.slime_compile import compile_evaluation, evaluation_problems, 
 from t1cli.launch.slime_conversion import is_converted
 from t1cli.launch.slime_job import SessionPlace, job_json
 from t1cli.launch.slime_submit import Submission, submit
+from t1cli.records import read_json, write_json
 from t1cli.slime.compile.campaign import key_of
 from t1cli.spec.command_line import command_line
 from t1cli.spec.engine import SlimeEngine

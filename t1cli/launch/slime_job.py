@@ -12,12 +12,12 @@ import yaml
 
 import t1cli
 from t1cli.cluster import entry
-from t1cli.launch.json_files import write_json, write_text
 from t1cli.launch.ray_job import job_directory
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.save_directories import save_directories
 from t1cli.launch.slime_compile import Compiled
+from t1cli.records import write_json, write_text
 from t1cli.spec.experiment import ExperimentSpec
 
 ENTRYPOINT: Final = "python3 t1_entry.py"

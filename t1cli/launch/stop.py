@@ -13,7 +13,6 @@ from typing import Any
 from t1cli.errors import Refused
 from t1cli.launch.attempts import latest_attempt
 from t1cli.launch.events import EventKind, EventWriter, read_events
-from t1cli.launch.json_files import write_json
 from t1cli.launch.lock import LockHolder, hand_over, lock_holder, mutex, take
 from t1cli.launch.next_command import stop_command
 from t1cli.launch.ray_job import read_ray_job
@@ -22,6 +21,7 @@ from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_summary import summarize
 from t1cli.launch.slime_backend import detached_follower
 from t1cli.launch.slime_occupation import job_lives, open_jobs
+from t1cli.records import write_json
 from t1cli.spec.command_line import command_line
 
 FORMAT_VERSION = 1

@@ -9,9 +9,9 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
-from t1cli.launch.json_files import read_json, write_json
 from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.settings import settings_of
+from t1cli.records import read_json, write_json
 from t1cli.terminal.rollout.draw import tasks_at
 
 TASK_KEY: Final = "t1_task"

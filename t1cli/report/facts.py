@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from t1cli.launch.json_files import read_json
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_summary import RunSummary, summarize
+from t1cli.records import read_json
 from t1cli.report.trials import Trial, read_trials
 from t1cli.watch.history import Series
 from t1cli.watch.result import WatchResult

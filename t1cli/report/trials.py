@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from t1cli.launch.json_files import read_lines
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import read_lines
 
 READ_ROLLOUTS = 400
 """Newest rollouts whose trials are read; a page about a thousand would not open."""

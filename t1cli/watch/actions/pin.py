@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from t1cli.launch.events import EventKind, EventTail
-from t1cli.launch.json_files import number_in, read_json, write_json
 from t1cli.launch.pins import pin, unpin
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import number_in, read_json, write_json
 from t1cli.watch.actions.journal import watch_dir
 from t1cli.watch.history import History
 

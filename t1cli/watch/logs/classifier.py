@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from t1cli.launch.json_files import read_json, write_json
+from t1cli.records import read_json, write_json
 from t1cli.watch.logs.scanner import scan
 from t1cli.watch.logs.signatures import Hit, minute_of, signatures
 

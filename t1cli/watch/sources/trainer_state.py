@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.launch.json_files import read_regular
+from t1cli.records import read_regular
 from t1cli.watch.sources.flat_row import flat_row
 from t1cli.watch.sources.source import Row
 

@@ -14,12 +14,12 @@ from t1cli.launch.checkpoint_manifest import TRACKER, Owner, iteration_directory
 from t1cli.launch.events import EventKind, EventWriter, read_events
 from t1cli.launch.follow import Followed, FollowTimes, JobFailed, follow
 from t1cli.launch.job_log import JobLog
-from t1cli.launch.json_files import write_json
 from t1cli.launch.metrics_reader import read_metrics, series
 from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.ray_job import RayJob
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.saves import Saves
+from t1cli.records import write_json
 
 
 @dataclass

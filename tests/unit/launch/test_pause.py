@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.launch.json_files import write_json
 from t1cli.launch.pause import LOOK_SECONDS, hold_while_paused
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import write_json
 
 
 @pytest.fixture

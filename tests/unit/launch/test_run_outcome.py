@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.json_files import write_text
 from t1cli.launch.metric_names import CHECK_RATE
 from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.reward_signal import rollouts_without_signal
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_summary import Resumed, summarize
 from t1cli.launch.what_changed import what_changed
+from t1cli.records import write_text
 from t1cli.ui.runs_view import print_runs
 from t1cli.ui.status_view import print_outcome, print_status
 

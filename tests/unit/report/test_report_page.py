@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.json_files import write_json, write_text
 from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import write_json, write_text
 from t1cli.report.facts import gather, statistics_of, wilson
 from t1cli.report.page import page
 from t1cli.report.plots import ema

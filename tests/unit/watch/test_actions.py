@@ -16,11 +16,11 @@ import pytest
 from t1cli.cluster.node_probes import ClusterSaid, NodeSaid
 from t1cli.errors import BadInput, CouldNotAsk, Refused
 from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.json_files import read_json, write_json, write_text
 from t1cli.launch.pins import pinned
 from t1cli.launch.ray_job import RayJob
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.stop import stop_after_next_save
+from t1cli.records import read_json, write_json, write_text
 from t1cli.watch.actions.evidence import write_evidence
 from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir

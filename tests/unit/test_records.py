@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t1cli.launch.json_files import LineLog, read_json, read_lines, write_json
+from t1cli.records import LineLog, read_json, read_lines, write_json
 
 
 @given(cut=st.integers(min_value=0, max_value=60))
@@ -46,7 +46,7 @@ def test_readers_pass_over_a_line_that_is_still_being_written(tmp_path: Path) ->
 def test_lines_of_a_process_killed_right_after_append_are_on_record(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     program = (
-        "import os, signal, sys; from pathlib import Path; from t1cli.launch.json_files import LineLog\n"
+        "import os, signal, sys; from pathlib import Path; from t1cli.records import LineLog\n"
         "log = LineLog(Path(sys.argv[1]))\n"
         "[log.append({'n': n}) for n in range(100)]\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
