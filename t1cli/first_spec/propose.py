@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from t1cli.errors import BadInput, CouldNotAsk, Refused
@@ -39,7 +39,7 @@ def propose(answers: Answers, output: Path) -> Proposal:
     check(answers)
     tasks = read_tasks(answers.tasks)
     draft = gpu_draft(answers, tasks, output, _loaded) if answers.gpus else embedded_draft(answers, tasks, output)
-    return Proposal(draft.text(), build_plan(_loaded(draft), source=str(output)), tasks)
+    return Proposal(draft.text(), build_plan(replace(_loaded(draft), path=output), source=str(output)), tasks)
 
 
 def write(proposal: Proposal, output: Path) -> None:
