@@ -19,6 +19,7 @@ from t1cli.launch.campaign_log import CampaignLog
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.lock import hand_over, lock_holder, mutex, release
 from t1cli.launch.process_identity import ProcessIdentity
+from t1cli.launch.redacted_output import redacted_output
 from t1cli.launch.run_directory import RunDirectory
 
 RESUME_OPTION: Final = "--resume"
@@ -26,6 +27,11 @@ RESUME_OPTION: Final = "--resume"
 
 def detached_main(arguments: Sequence[str], body: Callable[[Job], End]) -> int:
     """`RUN_DIR [--resume]`: take the lock over from the launcher, run `body` to its end, answer with an exit code."""
+    with redacted_output():
+        return _exit_code_of(arguments, body)
+
+
+def _exit_code_of(arguments: Sequence[str], body: Callable[[Job], End]) -> int:
     try:
         _run_detached(RunDirectory(Path(arguments[0])), RESUME_OPTION in arguments[1:], body)
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from t1cli.launch.metric_names import EVAL_STEP, TRAIN_STEP
 from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.redaction import Redactor
+from t1cli.launch.redaction import LineRedactor, Redactor
 from t1cli.launch.rollout_number import rollout_number
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
@@ -23,13 +23,14 @@ class JobLog:
     ) -> None:
         self._metrics, self._on_save = metrics, on_save
         self._job_id, self._place = job_id, run.logs / "job_log_position.json"
-        self._redactor = Redactor.of_environment()
         self._joiner = LineJoiner()
         run.logs.mkdir(parents=True, exist_ok=True)
         self._stream = (run.logs / LOG_NAME).open("a", encoding="utf-8", buffering=1)
         self._unfinished = ""
         known = read_json(self._place) or {}
-        self.position = int(known.get("characters", 0)) if known.get("job_id") == job_id else 0
+        known = known if known.get("job_id") == job_id else {}
+        self._redactor = LineRedactor(Redactor.of_environment(), int(known.get("key_lines_left", 0)))
+        self.position = int(known.get("characters", 0))
         """Characters of the job's log that are written down."""
 
     def write(self, text: str) -> list[str]:
@@ -38,7 +39,8 @@ class JobLog:
         told = [said for line in lines if (said := self._line(line))]
         if lines:
             self.position += sum(len(line) + 1 for line in lines)
-            write_json(self._place, {"job_id": self._job_id, "characters": self.position})
+            key = self._redactor.key_lines_left
+            write_json(self._place, {"job_id": self._job_id, "characters": self.position, "key_lines_left": key})
         return told
 
     def close(self) -> None:
@@ -51,7 +53,7 @@ class JobLog:
 
     def _line(self, line: str) -> str:
         if not self._stream.closed:
-            self._stream.write(self._redactor.text(line) + "\n")
+            self._stream.write(self._redactor.line(line) + "\n")
         whole = self._joiner.whole(line)
         found = None if whole is None else read_line(whole)
         if isinstance(found, LoggedSave):

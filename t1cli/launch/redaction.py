@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from t1cli.secret_names import names_a_secret
@@ -30,6 +30,12 @@ _SHAPES: Final = (
     re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
 )
+_KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS: Final = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_LONGEST_KEY_LINES: Final = 300
+"""Of 64 characters: an RSA key of 16,384 bits has 200. Behind that a key without an end hides nothing more."""
+_SHORTEST_LINE_SOUGHT: Final = 16
+"""Of a secret with several lines; shorter ones are braces and words that stand everywhere."""
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}")
 _URL_PASSWORD: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 _OPTION: Final = re.compile(r"^--?([A-Za-z][\w.-]*)$")
@@ -40,7 +46,7 @@ class Redactor:
     """Replaces secrets in text, argument lists and JSON values."""
 
     def __init__(self, secret_values: Iterable[str] = ()) -> None:
-        sought = {value for value in secret_values if _worth_seeking(value)}
+        sought = {part for value in secret_values for part in (value, *_lines_of(value)) if _worth_seeking(part)}
         # Longest first: a secret that contains another one must vanish whole.
         pattern = "|".join(re.escape(value) for value in sorted(sought, key=len, reverse=True))
         self._values = re.compile(pattern) if pattern else None
@@ -89,6 +95,25 @@ class Redactor:
         return tuple(shown)
 
 
+class LineRedactor:
+    """Redacts text that comes line by line: of a private key, every line from its first to its last."""
+
+    def __init__(self, redactor: Redactor, key_lines_left: int = 0) -> None:
+        self._redactor = redactor
+        self.key_lines_left = key_lines_left
+        """Lines that may still be of a key that has begun; what one that goes on elsewhere has to be given."""
+
+    def line(self, line: str) -> str:
+        """One line, without its end. Give every line, in order."""
+        if self.key_lines_left:
+            self.key_lines_left = 0 if _KEY_ENDS.search(line) else self.key_lines_left - 1
+            return REDACTED
+        begun = [match.end() for match in _KEY_BEGINS.finditer(line)]
+        if begun and not _KEY_ENDS.search(line, begun[-1]):
+            self.key_lines_left = _LONGEST_KEY_LINES
+        return self._redactor.text(line)
+
+
 def secret_values(value: Any, name: str = "") -> set[str]:
     """Every text under a secret name in a JSON value."""
     if isinstance(value, Mapping):
@@ -114,6 +139,12 @@ def _worth_seeking(value: str) -> bool:
         return False
     # A place on this machine (SSH_AUTH_SOCK) is no secret, and hiding it would break every path below it.
     return not (value.startswith("/") and os.path.exists(value))
+
+
+def _lines_of(value: str) -> Iterator[str]:
+    """The lines of a secret that has several: a log may show it a line at a time. Its frame is no secret."""
+    lines = [line.strip() for line in value.splitlines()]
+    return (line for line in lines if len(lines) > 1 and len(line) >= _SHORTEST_LINE_SOUGHT and line[:5] != "-----")
 
 
 def _child(name: str, key: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t1cli.launch.environment import recorded_environment
-from t1cli.launch.redaction import REDACTED, Redactor
+from t1cli.launch.redaction import REDACTED, LineRedactor, Redactor
 from t1cli.secret_names import names_a_secret
 from t1cli.spec.load import load_experiment
 
@@ -89,6 +89,32 @@ def test_shapes_of_keys_vanish_wherever_they_stand(text: str) -> None:
     assert REDACTED in safe
     for leaked in ("proj-abc", "ghp_", "abc.def", "hunter2", "AKIA", "MIIE"):
         assert leaked not in safe
+
+
+BODY = ["MIIEpAIBAAKCAQEAx7", "c2VjcmV0IGJvZHkgb2YgYSBrZXk", "AbCdEfGhIjKlMnOpQr=="]
+KEY = ["-----BEGIN RSA PRIVATE KEY-----", *BODY, "-----END RSA PRIVATE KEY-----"]
+
+
+@pytest.mark.parametrize("prefix", ["", "(Trainer pid=5, ip=10.0.0.2) "])
+def test_a_key_that_comes_line_by_line_vanishes_to_its_end_and_no_further(prefix: str) -> None:
+    redactor = LineRedactor(Redactor())
+    lines = ["before", *(prefix + line for line in KEY), "after", prefix + " ".join(KEY), "step 3: {'a': 1}"]
+    said = [redactor.line(line) for line in lines]
+    assert said[0] == "before" and said[6] == "after" and said[8] == "step 3: {'a': 1}"
+    assert not any(part in "\n".join(said) for part in BODY)
+
+
+def test_a_key_without_an_end_does_not_hide_the_rest_of_a_log() -> None:
+    redactor = LineRedactor(Redactor())
+    said = [redactor.line(line) for line in [KEY[0], *(f"line {number}" for number in range(1000))]]
+    assert said[1] == REDACTED and said[-1] == "line 999"
+
+
+def test_a_secret_of_several_lines_is_hidden_a_line_at_a_time_too() -> None:
+    redactor = Redactor.of_environment({"SSH_PRIVATE_KEY": "\n".join(KEY), "OTHER_SECRET": "ab\ncd"})
+    assert all(redactor.text(f"x {line} y") == f"x {REDACTED} y" for line in BODY)
+    assert redactor.text("ab and cd") == "ab and cd", "short lines stand everywhere"
+    assert BODY[0] not in redactor.text("\n".join(["-----BEGIN PRIVATE KEY-----", "another", *BODY]))
 
 
 def test_ordinary_text_is_left_alone() -> None:

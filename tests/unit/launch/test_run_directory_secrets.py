@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import string
 import sys
 from collections.abc import Callable
@@ -12,9 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from t1cli.launch.backend import Job
+from t1cli.launch.embedded_backend import EmbeddedBackend
 from t1cli.launch.fake_backend import FakeBackend
+from t1cli.launch.job_log import JobLog
 from t1cli.launch.launch import launch
+from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.proposal import LaunchOptions, Stages
+from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.run_files import grounded_spec
 from t1cli.preflight.report import CheckResult, PreflightReport
 from t1cli.spec.load import LoadedSpec
 
@@ -67,3 +74,75 @@ def test_planted_secrets_reach_no_file(
     for name, content in files.items():
         for secret in (env, spec, argument):
             assert secret.encode() not in content, f"{name} holds a planted secret"
+
+
+KEY_BODY = ["MIIEpAIBAAKCAQEAx7Zq7", "c2VjcmV0IGJvZHkgb2YgYSBrZXkZq7", "AbCdEfGhIjKlMnOpQrZq7=="]
+KEY = "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *KEY_BODY, "-----END OPENSSH PRIVATE KEY-----"])
+
+
+def held_by(directory: Path, *secrets: str) -> list[str]:
+    """Files that hold one of these, as a person with grep would find them."""
+    return [name for name, content in files_of(directory).items() if any(one.encode() in content for one in secrets)]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 10_000])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_private_key_in_a_jobs_output_reaches_no_file(tmp_path: Path, piece: int, goes_on: bool) -> None:
+    """Text comes in pieces of any size, and another follower may go on in the middle of the key."""
+    run = RunDirectory(tmp_path / "attempt_1")
+    text = "\n".join(["before", KEY, "step 3: {'train/loss': 0.5}", ""])
+
+    def open_log() -> JobLog:
+        return JobLog(run, "job", MetricsWriter(run.metrics_jsonl), on_save=lambda save: None)
+
+    log = open_log()
+    for start in range(0, len(text), piece):
+        log.write(text[start : start + piece])
+        if goes_on and start > 60:
+            position = log.position
+            again = open_log()
+            again.write(text[position : start + piece])
+            log, goes_on = again, False
+    log.close()
+    assert held_by(tmp_path, *KEY_BODY) == []
+    said = (run.logs / "job.log").read_text()
+    assert said.startswith("before\n") and "train/loss" in said and run.metrics_jsonl.exists()
+
+
+PRINTING = (
+    "import logging, os, sys, warnings\n"
+    "from t1cli.launch.campaign_process import detached_main\n"
+    "def body(job):\n"
+    "    print(os.environ['SERVICE_TOKEN'], 'and', os.environ['PLANTED_TEXT'])\n"
+    "    print('half a line', end='')\n"
+    "    print(os.environ['SERVICE_TOKEN'][:5], end='', file=sys.stderr)\n"
+    "    print(os.environ['SERVICE_TOKEN'][5:], file=sys.stderr)\n"
+    "    logging.warning(os.environ['SERVICE_TOKEN'])\n"
+    "    warnings.warn(os.environ['SERVICE_TOKEN'])\n"
+    "    raise RuntimeError('refused: ' + os.environ['SERVICE_TOKEN'])\n"
+    "sys.exit(detached_main(sys.argv[1:], body))\n"
+)
+
+
+def test_what_a_detached_campaign_prints_is_redacted(
+    load: Callable[..., LoadedSpec],
+    options: LaunchOptions,
+    listener,
+    stages,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = "Zq7-planted-service-token"
+    run = RunDirectory(Path(launch(load(), options, listener, stages()).run_dir))
+    monkeypatch.setenv("SERVICE_TOKEN", secret)
+    monkeypatch.setenv("PLANTED_TEXT", KEY)
+    monkeypatch.setattr(EmbeddedBackend, "_argv", staticmethod(lambda run, resume: command(run)))
+    started = EmbeddedBackend().start(Job(run, grounded_spec(load()), False, True, print))
+    assert os.waitstatus_to_exitcode(os.waitpid(started.owner.pid, 0)[1]) == 101
+    said = (run.logs / "process.log").read_text()
+    assert "half a line" in said and "bug in t1: RuntimeError: refused: <redacted>" in said
+    assert held_by(run.path, secret, *KEY_BODY) == []
+
+
+def command(run: RunDirectory) -> tuple[str, ...]:
+    return (sys.executable, "-c", PRINTING, str(run.path))

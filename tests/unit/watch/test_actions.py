@@ -21,7 +21,7 @@ from t1cli.launch.ray_job import RayJob
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.stop import stop_after_next_save
 from t1cli.records import read_json, write_json, write_text
-from t1cli.watch.actions.evidence import write_evidence
+from t1cli.watch.actions.evidence import TAIL_BYTES, write_evidence
 from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir
 from t1cli.watch.actions.pause import PauseAction
@@ -370,6 +370,17 @@ def test_evidence_holds_tails_and_causes_and_no_secret(run: RunDirectory, monkey
     assert logs is not None
     assert logs["trainer.log"]["first_cause"]["signature"] == "cuda_oom"
     assert "0123456789abcdef" not in "".join(path.read_text() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("into_the_key", [10, 60, 130])
+def test_evidence_that_begins_inside_a_private_key_shows_nothing_of_it(run: RunDirectory, into_the_key: int) -> None:
+    body = [f"{number:02}Zq7planted" + "A" * 40 for number in range(8)]
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *body, "-----END PRIVATE KEY-----"])
+    filler = "an ordinary line\n" * (TAIL_BYTES // 17 + 1)
+    after = filler[-(TAIL_BYTES - len(key) + into_the_key - 1) :]
+    write_text(run.logs / "trainer.log", "first line\n" * 9 + key + "\n" + after)
+    said = (write_evidence(run, STOP.key, RESULT) / "trainer.log").read_text()
+    assert "Zq7planted" not in said and said.endswith("an ordinary line\n") and "first line" not in said
 
 
 def test_alerts_go_through_the_real_wandb_once_over_restarts(run: RunDirectory) -> None:
