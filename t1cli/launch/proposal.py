@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from t1cli.launch.backend import Backend, Progress, backend_for
 from t1cli.launch.record import RunRecord
@@ -78,14 +80,23 @@ def plan_for(loaded: LoadedSpec) -> Plan:
 
 
 def preflight_for(loaded: LoadedSpec, plan: Plan, runs_root: Path, progress: Progress) -> PreflightReport:
-    """The preflight of a planned spec, one progress line per check that applies."""
+    """The preflight of a planned spec: a progress line for what is not as it should be, and one for all together."""
     from t1cli.preflight.runner import run_preflight
 
     def tell(check: CheckResult) -> None:
-        if check.status != "skipped":
+        if check.status not in ("pass", "skipped"):
             progress(f"preflight  {check.status:<8}{check.id}  {check.found}")
 
-    return run_preflight(loaded, plan, runs_dir=runs_root, progress=tell)
+    began = time.monotonic()
+    progress(f"preflight  asking; `{loaded.again('preflight', runs_dir=runs_root)}` shows every check")
+    report = run_preflight(loaded, plan, runs_dir=runs_root, progress=tell)
+    states = Counter[str](check.status for check in report.checks)
+    told = ", ".join(f"{states[state]} {word}" for state, word in _STATES.items() if states[state])
+    progress(f"preflight  {told} in {time.monotonic() - began:.1f} s")
+    return report
+
+
+_STATES: Final = {"pass": "passed", "warn": "warned", "fail": "failed", "crashed": "crashed", "skipped": "skipped"}
 
 
 @dataclass(frozen=True)

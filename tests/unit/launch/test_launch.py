@@ -13,14 +13,14 @@ from t1cli.errors import Refused
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.launch import launch
 from t1cli.launch.lock import lock_holder
-from t1cli.launch.proposal import LaunchOptions, Stages
+from t1cli.launch.proposal import LaunchOptions, Stages, preflight_for
 from t1cli.launch.record import read_record
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_state import RunState, standing
 from t1cli.launch.run_summary import summarize
 from t1cli.plan.build import build_plan
 from t1cli.plan.plan import Finding
-from t1cli.preflight.report import CheckResult
+from t1cli.preflight.report import CheckResult, PreflightReport
 from t1cli.spec.load import LoadedSpec, load_experiment
 
 FAILING = CheckResult("host.memory", ("M8",), "fail", "2 GiB free", "8 GiB", "close something")
@@ -50,6 +50,26 @@ def test_the_saved_spec_loads_by_itself_and_means_the_same(loaded, options, list
     assert again.spec.rollout == loaded.spec.rollout and again.spec.algorithm == loaded.spec.algorithm
     assert Path(again.spec.tasks.path) == loaded.resolve_path(loaded.spec.tasks.path)
     assert again.resolve_path(again.spec.tasks.path).is_dir()
+
+
+def test_a_launch_tells_what_is_wrong_in_its_preflight_and_counts_the_rest(loaded, options, monkeypatch) -> None:
+    fine = CheckResult("host.cores", (), "pass", "16 cores", "", "")
+    checks = (fine, replace(fine, id="host.disk"), replace(fine, status="skipped"), FAILING, CRASHED)
+
+    def run_preflight(loaded, plan, *, runs_dir, progress) -> PreflightReport:
+        for check in checks:
+            progress(check)
+        return PreflightReport("quickstart", "d", checks)
+
+    monkeypatch.setattr("t1cli.preflight.runner.run_preflight", run_preflight)
+    lines: list[str] = []
+    assert preflight_for(loaded, build_plan(loaded), options.runs_root, lines.append).checks == checks
+    first, *wrong, last = lines
+    assert "`t1 preflight " in first and [line.split()[1:3] for line in wrong] == [
+        ["fail", "host.memory"],
+        ["crashed", "tasks.ctrf"],
+    ]
+    assert last.startswith("preflight  2 passed, 1 failed, 1 crashed, 1 skipped in ")
 
 
 def test_a_second_launch_gets_the_next_attempt(loaded, options, listener, stages) -> None:
