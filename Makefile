@@ -34,7 +34,7 @@ install: $(VENV)/installed sandbox ## Install t1 and everything its tests need i
 # processes of this user, and t1 says so.
 sandbox:
 	@command -v bwrap >/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y bubblewrap; } \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing bubblewrap: some seconds" >&2 && apt-get update -qq && apt-get install -qq -y bubblewrap; } \
 	  || echo "warning: bubblewrap is missing; commands of the quickstart's tasks will run unisolated" >&2
 
 quickstart: install ## Plan, preflight, launch and watch a small real PPO campaign on this machine.
