@@ -106,6 +106,9 @@ def _words(item: Any, root: type[Block], tree: Node, path: Loc) -> tuple[str, st
     if kind == "union_tag_invalid":
         return _wrong_choice(key, item["ctx"]["tag"], item["ctx"]["expected_tags"])
     node = walk(tree, path)[1]
+    if kind == "literal_error" and item["loc"][-1] == "[key]":
+        _, near = _wrong_choice(key, path[-1], item["ctx"]["expected"])
+        return f"unknown key `{path[-1]}` in `{dotted(path[:-1])}`", near or f"keys here: {item['ctx']['expected']}"
     if kind == "value_error":
         return f"`{key}`: {item['ctx']['error']}", ""
     if kind == "literal_error" and isinstance(node.content, str):

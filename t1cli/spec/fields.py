@@ -34,14 +34,18 @@ def block_at(root: type[Block], tree: Node, keys: tuple[str | int, ...]) -> type
     """The block class at a path, choosing variants by the `kind` that the tree holds there."""
     block: type[Block] | None = root
     node: Node | None = tree
+    of_items = False
     for key in keys:
         node = node.get(key) if node is not None else None
-        if isinstance(key, int):  # the block that a list's field names is that of its items
+        if of_items:  # the block of a list or a table of blocks is that of its items
+            of_items = False
             continue
-        if block is None or key not in block.model_fields:
+        if block is None or not isinstance(key, str) or key not in block.model_fields:
             return None
         annotation = block.model_fields[key].annotation
-        block = _choose(blocks_of(annotation) or _blocks_of_items(annotation), node)
+        own = blocks_of(annotation)
+        of_items = not own
+        block = _choose(own or _blocks_of_items(annotation), node)
     return block
 
 
@@ -60,7 +64,7 @@ def all_keys(block: type[Block], prefix: str = "") -> Iterator[tuple[str, type[B
 
 
 def _blocks_of_items(annotation: Any) -> tuple[type[Block], ...]:
-    items = get_args(annotation) if get_origin(annotation) is tuple else ()
+    items = get_args(annotation) if get_origin(annotation) in (tuple, dict) else ()
     return tuple(block for item in items for block in blocks_of(item))
 
 

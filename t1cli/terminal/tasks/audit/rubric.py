@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from t1cli.errors import BadInput, Diagnostic
+from t1cli.spec.block import Block
+from t1cli.spec.diagnose import diagnose
 from t1cli.spec.locate import presets_dir
+from t1cli.spec.yaml_reader import Layer, read_file
 from t1cli.terminal.tasks.audit.finding import Rejection
 
 DimensionName = Literal["specified", "clear", "covered", "sealed", "derived", "reproducible", "graded", "worthwhile"]
 DIMENSIONS: tuple[DimensionName, ...] = get_args(DimensionName)
 SHIPPED = "t1"
-_MAX_BYTES = 1 << 20
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Dimension(_Strict):
+class Dimension(Block):
     """One quality, scored from 0 to 1."""
 
     weight: float = Field(gt=0, le=1000)
     asks: str = Field(min_length=1)
 
 
-class Limits(_Strict):
+class Limits(Block):
     """Where the machine part and the score draw their lines."""
 
     score_min: float = Field(ge=0, le=1)
@@ -40,7 +38,7 @@ class Limits(_Strict):
     assertions_min_per_requirement: float = Field(ge=0, le=1)
 
 
-class Rubric(_Strict):
+class Rubric(Block):
     """What is asked of every task. The names of dimensions and rejections are fixed, since measures belong to them."""
 
     version: int = Field(ge=1)
@@ -71,16 +69,13 @@ def load_rubric(name: str = SHIPPED) -> Rubric:
     if not path.is_file():
         names = ", ".join(sorted(found.stem for found in shipped.parent.glob("*.yaml")))
         raise BadInput(f"no rubric {name!r}", where="--rubric", hint=f"shipped: {names}; or a path to a YAML file")
+    problems: list[Diagnostic] = []
+    tree = read_file(path, Layer("rubric", str(path)), problems)
+    if tree is None or problems:
+        raise BadInput.many(tuple(problems))
     try:
-        with path.open("rb") as file:
-            content = yaml.safe_load(file.read(_MAX_BYTES).decode("utf-8-sig"))
-        return Rubric.model_validate(content)
+        return Rubric.model_validate(tree.plain())
     except ValidationError as error:
-        raise BadInput.many(tuple(_diagnostic(path, found["loc"], found["msg"]) for found in error.errors())) from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"not a rubric: {str(error).splitlines()[0]}", where=str(path)) from error
-
-
-def _diagnostic(path: Path, location: tuple[int | str, ...], message: str) -> Diagnostic:
-    key = ".".join(map(str, location))
-    return Diagnostic(f"{key}: {message}" if key else message, str(path), hint=f"compare presets/audit/{SHIPPED}.yaml")
+        found = diagnose(error, Rubric, tree, complete=True)
+        hint = f"compare presets/audit/{SHIPPED}.yaml"
+        raise BadInput.many(tuple(replace(one, hint=one.hint or hint) for one in found)) from error

@@ -85,14 +85,17 @@ def test_a_broken_rubric_is_told_whole(tmp_path: Path) -> None:
         load_rubric("nowhere")
     path = tmp_path / "own.yaml"
     text = (presets_dir() / "audit" / "t1.yaml").read_text()
-    path.write_text(text.replace("weight: 20", "weight: -1").replace("score_min: 0.6", "score_min: high"))
+    text = text.replace("weight: 20", "weight: -1", 1).replace("score_min: 0.6", "score_min: high")
+    path.write_text(text.replace("  clear:", "  cleer:").replace("checks_full", "checks_ful"))
     with pytest.raises(BadInput) as caught:
         load_rubric(str(path))
-    assert [d.message.split(":")[0] for d in caught.value.diagnostics] == [
-        "dimensions.specified.weight",
-        "dimensions.covered.weight",
-        "limits.score_min",
-    ]
+    told = {d.message: (d.where.removeprefix(f"{path}:"), d.hint) for d in caught.value.diagnostics}
+    line = {part: number for number, text in enumerate(path.read_text().splitlines(), 1) for part in text.split()}
+    assert told["unknown key `cleer` in `dimensions`"] == (f"{line['cleer:']}:3", "did you mean `clear`?")
+    assert told["unknown key `checks_ful` in `limits`"][1] == "did you mean `checks_full`?"
+    assert told["`limits.checks_full` is missing"]
+    assert told['`limits.score_min` must be a number, found "high"'][0] == f"{line['score_min:']}:3"
+    assert "`dimensions.specified.weight` must be above 0, found -1" in told
     for broken in ("dimensions: [", "- a", "", "version: 1\ndimensions: {}\n"):
         path.write_text(broken)
         with pytest.raises(BadInput):
