@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    checkpoint: Annotated[str, typer.Argument(help="Weights: a file or directory of the engine's format.")],
+    checkpoint: Annotated[str, typer.Argument(help="Weights of the engine's format, or a run: its newest save.")],
     spec: Annotated[str, typer.Argument(help="Experiment file, its directory, or a shipped experiment's name.")],
     set_: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a value.")] = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -27,17 +27,20 @@ def command(
 
     With `engine.kind: slime` the evaluation is a job of its own on the cluster, a run called `NAME.eval`.
     """
+    from t1cli.launch.evaluation import nothing_to_measure_by
     from t1cli.spec.load import load_experiment
     from t1cli.ui.eval_view import print_evaluation
     from t1cli.ui.json_view import print_object
 
     loaded = load_experiment(Path(spec), set_)
+    if loaded.spec.evaluation is None:
+        raise nothing_to_measure_by(loaded, ("eval", checkpoint, spec), set_, runs_dir)
     if loaded.spec.engine.kind == "slime":
         found = _on_slime(
             loaded, checkpoint, (spec, runs_dir, tuple(set_), tuple(accept)), dry_run=dry_run, as_json=json
         )
     else:
-        found = _here(loaded, checkpoint, dry_run=dry_run)
+        found = _here(loaded, checkpoint, runs_dir, dry_run=dry_run)
     if isinstance(found, int):
         return found
     if json:
@@ -47,15 +50,18 @@ def command(
     return ExitCode.YES if found.complete else ExitCode.NO
 
 
-def _here(loaded: LoadedSpec, checkpoint: str, *, dry_run: bool) -> EvaluationAnswer:
+def _here(loaded: LoadedSpec, checkpoint: str, runs_dir: Path | None, *, dry_run: bool) -> EvaluationAnswer:
     from t1cli.errors import BadInput
+    from t1cli.launch.attempts import runs_root
+    from t1cli.launch.evaluated_weights import evaluated_weights
     from t1cli.launch.evaluation import evaluate_here
     from t1cli.launch.run_files import grounded_spec
     from t1cli.ui.console import aside
 
     if dry_run:
         raise BadInput("--dry-run shows a cluster's job; the embedded engine evaluates in this process")
-    return evaluate_here(grounded_spec(loaded), Path(checkpoint), lambda line: aside().print(line))
+    weights = evaluated_weights(checkpoint, runs_root(runs_dir))
+    return evaluate_here(grounded_spec(loaded), weights, lambda line: aside().print(line))
 
 
 def _on_slime(

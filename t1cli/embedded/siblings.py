@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,3 +66,18 @@ def sibling_stream(seed: int, exclude: frozenset[str], *, difficulty: int | None
 def write_tasks(tasks: tuple[GeneratedTask, ...], directory: Path) -> tuple[Task, ...]:
     """The tasks in Harbor layout below `directory`, loaded from there; equal names get a number."""
     return tuple(load_task(write_harbor(task, directory / f"{index:03d}")) for index, task in enumerate(tasks))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write tasks that share no name with a pool; stdout names each task's directory."""
+    parser = argparse.ArgumentParser(description="Write tasks like the quickstart's that share no name with a pool.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--unlike", type=Path, required=True, help="the pool, such as experiments/quickstart/tasks")
+    parser.add_argument("--count", type=int, default=UNSEEN_TASKS)
+    options = parser.parse_args(arguments)
+    for task in unseen_siblings(pool_names(options.unlike), options.count):
+        print(write_harbor(task, options.out))
+
+
+if __name__ == "__main__":
+    main()

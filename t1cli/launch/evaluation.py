@@ -11,7 +11,9 @@ from typing import Any
 
 from t1cli.errors import BadInput
 from t1cli.launch.measured import Measured
+from t1cli.spec.command_line import command_line
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.load import LoadedSpec
 
 FORMAT_VERSION = 1
 
@@ -60,6 +62,28 @@ def summarise(name: str, checkpoint: str, found: Measured) -> EvaluationAnswer:
         solved_rate=rate,
         spread=_spread(list(found.solved.values())),
         interval=_interval(means),
+    )
+
+
+def nothing_to_measure_by(
+    loaded: LoadedSpec, asked: Sequence[str], overrides: Sequence[str], runs_dir: Path | None
+) -> BadInput:
+    """What a spec without an evaluation block is told: the same command with the keys of the block."""
+    rollout = loaded.spec.rollout
+    keys = {
+        "name": "held-out",
+        "path": "DIRECTORY",
+        "num_tasks": "NUMBER",
+        "context_tokens": rollout.context_tokens,
+        "max_new_tokens_per_turn": rollout.max_new_tokens_per_turn,
+        "max_turns": rollout.max_turns,
+    }
+    settings = [*overrides, *(f"evaluation.{key}={value}" for key, value in keys.items())]
+    return BadInput(
+        "the spec has no `evaluation` block: there is nothing to measure by",
+        where=str(loaded.path),
+        hint="write these keys under `evaluation:`, with tasks that are not trained on, or give them here: "
+        f"`{command_line(*asked, overrides=settings, runs_dir=runs_dir)}`",
     )
 
 

@@ -128,6 +128,7 @@ def _misfires(pack: Pack) -> list[tuple[str, tuple[str, str]]]:
                 engine.observe(row)
         for state in engine.rules:
             if state.fired_at and state.rule.severity != "notice":
+                # verl counts rollouts from 1 itself: row 0 of its histories is the evaluation before them.
                 message = f"fires at rollout {state.fired_at[0]} of the public run {name}, where nothing is wrong"
                 found.append((state.rule.name, (message, "compare with the run's own first points instead")))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from dataclasses import replace
 from itertools import pairwise
@@ -52,6 +53,20 @@ def test_a_mean_stands_beside_its_counts() -> None:
     assert found.spread == pytest.approx(abs(1 / 3 - 2 / 3) / 2**0.5)
     low, high = found.interval
     assert low == 0.0 and high == 1.0
+
+
+def test_without_the_block_the_command_is_repeated_with_its_keys(tmp_path: Path) -> None:
+    arguments = ["eval", "/w", "quickstart", "--set", "rollout.max_turns=7", "--runs-dir", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2 and "the spec has no `evaluation` block" in done.stderr
+    command = shlex.split(" ".join(done.stderr.split("`")[-2].split()))
+    assert command[:4] == ["t1", "eval", "/w", "quickstart"]
+    assert command[-2:] == ["--runs-dir", str(tmp_path)]
+    settings = dict(word.split("=") for word in command if "=" in word)
+    assert (settings["rollout.max_turns"], settings["evaluation.max_turns"]) == ("7", "7")
+    # With the two words that only the user knows, the command that was printed says all that is needed.
+    settings |= {"evaluation.path": str(tmp_path), "evaluation.num_tasks": "1"}
+    load_experiment(Path("quickstart"), [f"{key}={value}" for key, value in settings.items()])
 
 
 def test_nothing_scored_is_no_zero() -> None:
