@@ -108,7 +108,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield (
         "disk",
         f"{_size(plan.disk.total_gib)} of {plan.disk.disk_gib:,.0f} GiB "
-        f"({plan.disk.total_gib / plan.disk.disk_gib:.0%}); {plan.disk.saves_kept} saves of "
+        f"({plan.disk.total_gib / plan.disk.disk_gib:.0%}); {counted(plan.disk.saves_kept, 'save')} of "
         f"{_size(plan.disk.per_save_gib)} kept, one being written",
     )
     yield "schedule", _schedule(plan)
@@ -145,8 +145,8 @@ def _schedule(plan: Plan) -> str:
     # The embedded engine draws across the ends of epochs.
     skipped = schedule.tasks_skipped_per_epoch if plan.engine == "slime" else 0
     return (
-        f"{schedule.rollouts:,} rollouts, {schedule.optimizer_steps:,} optimizer steps of {schedule.samples_per_step:,}"
-        f" samples; {schedule.epochs_seen:.2f} epochs{drawn}"
+        f"{counted(schedule.rollouts, 'rollout')}, {counted(schedule.optimizer_steps, 'optimizer step')} of "
+        f"{counted(schedule.samples_per_step, 'sample')}; {schedule.epochs_seen:.2f} epochs{drawn}"
         + (f"; slime's whole epochs would skip {skipped:,} tasks each" if skipped else "")
     )
 

@@ -128,3 +128,10 @@ def _texts(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             yield node.value
+
+
+def test_one_is_singular() -> None:
+    told = output("plan", "quickstart", "--set", "rollout.num_rollouts=1", "--set", "sandbox.capacity=1")
+    assert "1 rollout, 1 optimizer step of 60 samples" in told
+    said = output("launch", "quickstart", "--set", "algorithm.entropy_coef=0.01", "--dry-run")
+    assert re.search(r"^1 refusal: it would not start$", said, re.MULTILINE)

@@ -31,12 +31,13 @@ def best_weights_deleted(draft: Draft) -> Iterator[Finding]:
     """C3: keep-latest alone deletes the peak of a run that later declines."""
     retention = draft.spec.checkpoint.retention
     if retention.keep_best == 0:
+        kept = "save stays" if retention.keep_latest == 1 else f"{retention.keep_latest} saves stay"
         window = retention.keep_latest * draft.spec.checkpoint.every_rollouts
         yield draft.finding(
             "C3",
             "warning",
             key="checkpoint.retention.keep_best",
-            message=f"only the latest {retention.keep_latest} saves stay ({window} rollouts of "
+            message=f"only the latest {kept} ({window} rollouts of "
             f"{draft.spec.rollout.num_rollouts}): a peak before that is deleted. The Qwen3-8B run peaked at iterations "
             f"127 to 183 of 1,095 and kept the last 2",
             fix="--set checkpoint.retention.keep_best=1",
