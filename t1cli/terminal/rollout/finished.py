@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
+from t1cli.records import write_json
 from t1cli.terminal.harness.agent import TurnNote
 from t1cli.terminal.harness.summary import SummaryCounts
 from t1cli.terminal.rewards.verdict import RewardResult, Verdict
 from t1cli.terminal.rollout.outcome import Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
-from t1cli.terminal.rollout.whole_record import write_whole
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.store import load_rows, save_rows
 
@@ -47,7 +47,7 @@ class FinishedTrials:
         rows = place / f"{result.plan.trial_id}.npz"
         save_rows(rows, result.rows)
         record = {**_record(result), "format_version": FORMAT_VERSION, "rows": rows.name, "digest": _digest(rows)}
-        write_whole(place / f"{result.plan.trial_id}.json", record)
+        write_json(place / f"{result.plan.trial_id}.json", record)
 
     def take_up(self, rollout_id: int, tasks: Mapping[int, Task], versions: range) -> Left:
         """What a resumed session goes on with, as `load` finds it; everything else is dropped, and its tokens told."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from t1cli.records import append_line, read_lines
 from t1cli.terminal.rollout.outcome import Boundary
 from t1cli.terminal.rollout.result import TrialResult
 from t1cli.terminal.tasks.task import Task
@@ -44,9 +44,7 @@ class TaskTimes:
         measured = measured_in(trials)
         self._take(measured)
         found = {name: [one.seconds, one.whole] for name, one in measured.items()}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"rollout": rollout_id, "seconds": found}) + "\n")
+        append_line(self._path, {"rollout": rollout_id, "seconds": found})
 
     def longest_first(self, drawn: Sequence[Task], pool: Sequence[Task]) -> tuple[int, ...]:
         """Indexes of `drawn`, what is expected to take longest first, equals as they were drawn.
@@ -95,14 +93,11 @@ def _buckets(task: Task) -> tuple[tuple[str, ...], ...]:
 
 
 def _lines(path: Path) -> list[dict[str, list[float]]]:
-    if not path.exists():
-        return []
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_lines(path):
         try:
-            seconds = json.loads(line)["seconds"]
-            found.append({str(name): [float(value), float(whole)] for name, (value, whole) in seconds.items()})
-        except (ValueError, KeyError, TypeError):
-            # A line that a crash cut off.
+            seconds = line["seconds"].items()
+            found.append({str(name): [float(value), float(whole)] for name, (value, whole) in seconds})
+        except (AttributeError, ValueError, KeyError, TypeError):
             continue
     return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from t1cli.records import append_line
 from t1cli.terminal.rollout.result import TrialResult
 
 TEXT_LIMIT = 4000
@@ -19,11 +19,8 @@ def log_path(trials_dir: Path, rollout_id: int) -> Path:
 
 
 def append_trial(path: Path, result: TrialResult) -> None:
-    """Add one trial as one line, in one write."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(trial_json(result), ensure_ascii=False) + "\n"
-    with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(line)
+    """Add one trial as one line."""
+    append_line(path, trial_json(result))
 
 
 def trial_json(result: TrialResult) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from t1cli.terminal.rollout.whole_record import write_whole
+from t1cli.records import write_json
 
 MOST_REPEATS: Final = 3
 """A prompt that was left unfinished this often waits for its next epoch: what is always too slow would otherwise take
@@ -75,7 +75,7 @@ class DrawRecord:
         path.parent.mkdir(parents=True, exist_ok=True)
         again = [{"position": one.position, "repeats": one.repeats} for one in state.again]
         record = {"format_version": FORMAT_VERSION, "next_position": state.next_position, "again": again}
-        write_whole(path, record)
+        write_json(path, record)
 
     def _file(self, rollout_id: int) -> Path:
         return self._directory / f"before_rollout_{rollout_id:06d}.json"

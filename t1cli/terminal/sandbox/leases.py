@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from t1cli.records import append_line, read_lines, write_text
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, this_process
 from t1cli.terminal.sandbox.sandbox import SandboxError
 
@@ -67,37 +67,28 @@ class LeaseBook:
         """Record a sandbox before it is created. Raises SandboxError for a name that could be a path."""
         if not _NAME.fullmatch(lease.name):
             raise SandboxError(f"sandbox name {lease.name!r} is not plain letters, digits, dots, dashes, underscores")
-        self._append({"event": "asked", "name": lease.name, "owner": lease.owner, "marker": lease.marker})
+        for event in _events_of(lease):
+            append_line(self.path, event)
 
     def started(self, name: str, processes: tuple[ProcessIdentity, ...]) -> None:
         """Record the processes that hold a sandbox."""
-        found = [{"pid": process.pid, "start": process.start} for process in processes]
-        self._append({"event": "started", "name": name, "processes": found})
+        append_line(self.path, {"event": "started", "name": name, "processes": _told(processes)})
 
     def closed(self, name: str, *, swept: bool = False) -> None:
         """Record that nothing of a sandbox is left."""
-        self._append({"event": "closed", "name": name, "swept": swept})
+        append_line(self.path, {"event": "closed", "name": name, "swept": swept})
 
     def compact(self) -> None:
         """Drop what is closed from the record. Only for a directory with one process, as a pool server's is."""
         left = [lease for lease in self.leases() if not lease.closed]
         if not self.path.exists():
             return
-        aside = self.path.with_name(f".{self.path.name}.tmp")
-        book = LeaseBook.__new__(LeaseBook)
-        book.path = aside
-        aside.unlink(missing_ok=True)
-        aside.touch()
-        for lease in left:
-            book.ask(lease)
-            if lease.processes:
-                book.started(lease.name, lease.processes)
-        aside.replace(self.path)
+        write_text(self.path, "".join(json.dumps(event) + "\n" for lease in left for event in _events_of(lease)))
 
     def leases(self) -> tuple[Lease, ...]:
         """Every sandbox on record, newest state; a line that was cut off by a crash is passed over."""
         found: dict[str, Lease] = {}
-        for event in self._events():
+        for event in read_lines(self.path):
             name = str(event.get("name"))
             if event.get("event") == "asked":
                 found[name] = Lease(name, str(event.get("owner")), str(event.get("marker", "")))
@@ -107,24 +98,16 @@ class LeaseBook:
                 found[name] = replace(found[name], closed=True)
         return tuple(found.values())
 
-    def _append(self, event: dict[str, object]) -> None:
-        # One write to an O_APPEND file: lines of several processes never mix.
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, (json.dumps(event) + "\n").encode())
-        finally:
-            os.close(descriptor)
 
-    def _events(self) -> Iterator[dict[str, object]]:
-        if not self.path.exists():
-            return
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                yield event
+def _events_of(lease: Lease) -> Iterator[dict[str, object]]:
+    """As they were written when the sandbox was asked for and started."""
+    yield {"event": "asked", "name": lease.name, "owner": lease.owner, "marker": lease.marker}
+    if lease.processes:
+        yield {"event": "started", "name": lease.name, "processes": _told(lease.processes)}
+
+
+def _told(processes: tuple[ProcessIdentity, ...]) -> list[dict[str, object]]:
+    return [{"pid": process.pid, "start": process.start} for process in processes]
 
 
 def _processes(found: object) -> tuple[ProcessIdentity, ...]:

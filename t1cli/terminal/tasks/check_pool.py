@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from t1cli.errors import BadInput
+from t1cli.records import append_line, read_lines
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.digest import digest_of
 from t1cli.terminal.tasks.load import load_task
@@ -117,8 +116,7 @@ async def check_pool(
             resumed += 1
             return result
         if record is not None and result.known and result.digest:
-            with record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(result)) + "\n")
+            append_line(record, asdict(result))
         if seen is not None:
             seen(result)
         return result
@@ -192,16 +190,15 @@ _OLD_REST = "other"
 def read_record(record: Path) -> dict[str, TaskCheck]:
     """Results of an earlier check by task name; lines that are cut off or of another form are passed over."""
     found: dict[str, TaskCheck] = {}
-    for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
+    for content in read_lines(record):
         try:
-            content: dict[str, Any] = json.loads(line)
             if "emptied_passed" not in content:  # by a t1 that did not empty directories: run again
                 continue
             problems = tuple(Problem(**problem) for problem in content.pop("problems"))
             if any(problem.kind == _OLD_REST for problem in problems):
                 continue
             result = TaskCheck(problems=problems, **content)
-        except (ValueError, TypeError, KeyError):
+        except (TypeError, KeyError):
             continue
         found[result.name] = result
     return found

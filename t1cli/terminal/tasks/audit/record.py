@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from t1cli.records import append_line, read_lines
 from t1cli.terminal.tasks.audit.verdict import Malformed, Verdict, from_store, stored
 from t1cli.terminal.tasks.record_place import require_place
 
@@ -26,28 +27,21 @@ class VerdictRecord:
             require_place(path)
         self._path = path
         self._known: dict[Key, Verdict] = {}
-        text = path.read_text(encoding="utf-8", errors="replace") if path is not None and path.exists() else ""
-        self._torn = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
-            self._take(line)
+        for content in read_lines(path) if path is not None else ():
+            self._take(content)
 
     def get(self, key: Key) -> Verdict | None:
         return self._known.get(key)
 
     def add(self, key: Key, task: str, verdict: Verdict) -> None:
-        """Append a verdict; a line that an earlier run left unfinished is ended first."""
+        """Append a verdict."""
         self._known[key] = verdict
-        if self._path is None:
-            return
-        line = json.dumps({**key._asdict(), "task": task, "verdict": stored(verdict)})
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if self._torn else "") + line + "\n")
-        self._torn = False
+        if self._path is not None:
+            append_line(self._path, {**key._asdict(), "task": task, "verdict": stored(verdict)})
 
-    def _take(self, line: str) -> None:
+    def _take(self, content: Mapping[str, Any]) -> None:
         try:
-            content = json.loads(line)
             key = Key(*(str(content[name]) for name in Key._fields))
             self._known[key] = from_store(content["verdict"])
         except (ValueError, KeyError, TypeError, Malformed):
-            return  # cut off, or not ours: that task is asked about again
+            return  # not ours: that task is asked about again
