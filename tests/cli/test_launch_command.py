@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from t1cli.cli.app import app
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.lock import mutex, take
+from t1cli.launch.next_command import stop_command
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.proposal import Stages
 from t1cli.launch.run_directory import RunDirectory
@@ -197,9 +198,13 @@ def test_a_running_campaign_refuses_a_second_launch_and_can_be_asked_to_stop(
         stop = json.loads(t1("launch", "experiments/quickstart", "--stop", "--json").stdout)
         assert (stop["how"], stop["pid"]) == ("after_next_save", other.pid) and run.stop_request.exists()
         assert json.loads(t1("status", "--json").stdout)["state"] == "running"
+        run.stop_request.unlink()
+        again = t1(*shlex.split(stop_command(run))[1:])
+        assert again.exit_code == 0 and run.stop_request.exists() and f"Next: t1 status {run.path}" in again.stdout
     finally:
         other.communicate(b"\n")
-    assert t1("launch", "experiments/quickstart", "--stop").exit_code == 1
+    over = t1("launch", "experiments/quickstart", "--stop")
+    assert over.exit_code == 1 and "`t1 runs` shows what ran" in over.stderr
 
 
 def test_logs_follow_ends_with_the_run(t1: T1, tmp_path: Path) -> None:
