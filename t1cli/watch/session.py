@@ -70,7 +70,7 @@ class Session:
         self._frames = Frames(self.opened.reorder_steps)
         self._times: dict[int, float] = {}
         self._names_checked = False
-        self.stall = StallClock()
+        self.stall = StallClock(self._session_began)
         self.alerts: list[Alert] = []
         """Every alert of the history, told before or now."""
 
@@ -106,12 +106,12 @@ class Session:
             else:
                 blind_since = None
                 self._feed(rows)
-                if (stalled := stall.look(rows, clock())) is not None:
-                    self._tell(stalled)
                 if self.opened.source.finished:
                     self._end()
                     self._check_names()
                     return self.result()
+                if (stalled := stall.look(rows, clock())) is not None:
+                    self._tell(stalled)
             self.listener.tick()
             pause(interval_seconds)
 
@@ -119,6 +119,10 @@ class Session:
         """What is known so far."""
         clock = RunClock(self._times, self.gpus)
         return summarize(self.engine, self.opened.name, clock, self.opened.run_end())
+
+    def _session_began(self) -> float | None:
+        run = self.opened.run_end()
+        return None if run is None else run.began
 
     def _feed(self, rows: Sequence[Row]) -> None:
         for row in rows:

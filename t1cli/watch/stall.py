@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from t1cli.watch.engine import Alert
@@ -17,6 +17,8 @@ SHORTEST_STALL_SECONDS = 60.0
 class StallClock:
     """Learns the usual gap between steps from the rows' own times, and compares it with the time since the last."""
 
+    began: Callable[[], float | None] = lambda: None
+    """Unix seconds at which the newest session began: before it the run was not alive, so it was not stalled."""
     _step: int = -1
     _time: float | None = None
     _gaps: list[float] = field(default_factory=list)
@@ -41,15 +43,18 @@ class StallClock:
         limit = max(USUAL_GAPS * usual, SHORTEST_STALL_SECONDS)
         if now - self._time <= limit:
             return None
+        since = max(self._time, self.began() or 0.0)
+        if now - since <= limit:
+            return None
         self._told = True
         return Alert(
             "stalled",
             "warning",
             self._step,
-            now - self._time,
+            now - since,
             limit,
             "seconds since the last rollout",
-            f"no rollout for {now - self._time:.0f} s where {usual:.0f} s are usual, and the run still lives",
+            f"no rollout for {now - since:.0f} s where {usual:.0f} s are usual, and the run still lives",
             "collection at 0 with live trials is the mark of a file descriptor limit (1024) on the head's raylet; "
             "first steps after a cold start may only be compiling",
             ("S8", "C4"),
