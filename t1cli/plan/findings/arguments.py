@@ -34,21 +34,33 @@ def argument_problems(draft: Draft) -> Iterator[Finding]:
         return
     for problem in compiled.problems:
         if not _said_elsewhere(problem, draft) and (problem.id != "C2" or from_script):
-            key = problem.flag if not problem.flag.startswith("--") else key_of(problem.flag)
-            name = f"slime_args.{problem.flag.removeprefix('--')}"
-            where = name if problem.flag.removeprefix("--") in draft.spec.slime_args else key
-            blanks = _blanks(problem, draft)
-            message = problem.message + _places(blanks, draft)
-            key = blanks[0] if blanks else where
-            yield draft.finding(problem.id, problem.severity, key=key, message=message, fix=problem.fix)
+            keys = _blanks(problem, draft)
+            yield _blank(problem, keys, draft) if keys else _located(problem, draft)
+
+
+def _located(problem: Problem, draft: Draft) -> Finding:
+    flag = problem.flag.removeprefix("--")
+    key = key_of(problem.flag) if problem.flag.startswith("--") else problem.flag
+    where = f"slime_args.{flag}" if flag in draft.spec.slime_args else key
+    return draft.finding(problem.id, problem.severity, key=where, message=problem.message, fix=problem.fix)
 
 
 def _blanks(problem: Problem, draft: Draft) -> Sequence[str]:
-    """Every key that holds the placeholder: all of them are to be filled in."""
+    """Every key that holds the placeholder which a problem is about: all of them are to be filled in."""
     found = _PLACEHOLDER.search(problem.message) if problem.id == "T-blank" else None
     if found is None:
         return ()
     return [key for key, origin in draft.loaded.origins.items() if found.group() in str(origin.value)]
+
+
+def _blank(problem: Problem, keys: Sequence[str], draft: Draft) -> Finding:
+    """A placeholder at its first line; the others are named."""
+    message, fix = problem.message, problem.fix
+    if draft.spec.engine.kind == "slime" and not draft.spec.engine.from_script:
+        message = f"{message.partition(' ')[0]} is a placeholder that nobody has filled in"
+        fix = f"write it into the spec, or {' '.join(f'--set {key}=VALUE' for key in keys)}"
+    message += _places(keys, draft)
+    return draft.finding(problem.id, problem.severity, key=keys[0], message=message, fix=fix)
 
 
 def _places(keys: Sequence[str], draft: Draft) -> str:

@@ -97,3 +97,10 @@ def test_what_no_variable_holds_is_not_asked_for_by_set(tmp_path: Path) -> None:
     script.write_text(SCRIPT.replace("--rollout-batch-size 8", "--rollout-batch-size $(nproc)"))
     code, _, said = t1("convert", str(script))
     assert code == 1 and "--rollout-batch-size needs a value that is not known: put <$(nproc)> into the script" in said
+
+
+def test_a_placeholder_of_a_spec_is_not_sent_to_convert() -> None:
+    code, told, _ = t1("plan", "qwen3-8b-grpo", "--set", "model.checkpoints.hf=<WEIGHTS>")
+    told = " ".join(told.split())
+    assert code == 1 and "T-blank <WEIGHTS> is a placeholder that nobody has filled in --> --set" in told
+    assert "fix: write it into the spec, or --set model.checkpoints.hf=VALUE" in told and "convert" not in told
