@@ -6,7 +6,6 @@ the epoch, the rest are learned from. The rows are the run's own, sandboxes and 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -23,6 +22,7 @@ from t1cli.errors import BadInput
 from t1cli.launch.metric_names import EXPLAINED_VARIANCE
 from t1cli.launch.metrics_reader import read_metrics, series
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.records import write_json
 from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow
@@ -168,9 +168,7 @@ def _write(output: Path, model: TinyMoE, found: Pretrained) -> None:
     aside = output / f".{CRITIC_FILE}.{os.getpid()}.tmp"
     save_weights(aside, model.state_dict(), model.config)
     aside.replace(output / CRITIC_FILE)
-    manifest = output / f".{MANIFEST}.{os.getpid()}.tmp"
-    manifest.write_text(json.dumps(found.to_json(), indent=1) + "\n")
-    manifest.replace(output / MANIFEST)
+    write_json(output / MANIFEST, found.to_json())
 
 
 def _without_nan(value: object) -> object:
