@@ -28,11 +28,13 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     from t1cli.first_spec.propose import propose, refuse_existing, write
     from t1cli.ui.init_dialogue import can_ask, print_written
     from t1cli.ui.json_view import print_object
+    from t1cli.ui.search_progress import search_progress
 
     refuse_existing(output)
     given = Given(name, tasks, gpus, gpu_kind, model, algorithm, tuple(pool), weights)
     answers = complete(given, output, asking=can_ask() and not yes and not json)
-    proposal = propose(answers, output)
+    with search_progress("layouts") as progress:
+        proposal = propose(answers, output, progress)
     write(proposal, output)
     if json:
         print_object({"format_version": 1, "spec": str(output), "plan": proposal.plan.to_json()})

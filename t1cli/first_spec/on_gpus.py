@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from memory_model.search import Progress
 from t1cli.errors import Refused
 from t1cli.first_spec.answers import NODE_GPUS, Answers
 from t1cli.first_spec.blocks import Draft, reward_block, reward_notes, sandbox_block, tasks_block
@@ -26,7 +27,7 @@ _BLANK: Final = "T-blank"
 _BATCH: Final = {"grpo": (16, 8), "ppo": (128, 1)}
 
 
-def gpu_draft(answers: Answers, tasks: OwnTasks, output: Path, load: Load) -> Draft:
+def gpu_draft(answers: Answers, tasks: OwnTasks, output: Path, load: Load, progress: Progress | None = None) -> Draft:
     """The first split of the GPUs, and in it the first layout, that the plan accepts; else one whose memory fits.
 
     Raises Refused when none does.
@@ -36,7 +37,7 @@ def gpu_draft(answers: Answers, tasks: OwnTasks, output: Path, load: Load) -> Dr
     for split, topology in _splits(answers.gpus):
         draft = _draft(answers, tasks, output, topology)
         draft = _with_engines(draft, load, topology)
-        answer = search_layouts(load(draft))
+        answer = search_layouts(load(draft), progress)
         fitting = [_laid_out(draft, layout) for layout in answer.layouts if layout.verdict != "OOM"][:_TRIED]
         planned = next((found for found in fitting if not _errors(load(found))), None)
         if planned is not None:

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from memory_model.search import Progress
 from t1cli.errors import BadInput, CouldNotAsk, Refused
 from t1cli.first_spec.answers import Answers, check
 from t1cli.first_spec.blocks import Draft
@@ -34,11 +35,14 @@ def refuse_existing(output: Path) -> None:
         raise BadInput(f"no directory {output.resolve().parent}", "--output", "make it first")
 
 
-def propose(answers: Answers, output: Path) -> Proposal:
+def propose(answers: Answers, output: Path, progress: Progress | None = None) -> Proposal:
     """The spec that these answers lead to. BadInput for answers or tasks that cannot be, Refused when none fits."""
     check(answers)
     tasks = read_tasks(answers.tasks)
-    draft = gpu_draft(answers, tasks, output, _loaded) if answers.gpus else embedded_draft(answers, tasks, output)
+    if answers.gpus:
+        draft = gpu_draft(answers, tasks, output, _loaded, progress)
+    else:
+        draft = embedded_draft(answers, tasks, output)
     return Proposal(draft.text(), build_plan(replace(_loaded(draft), path=output), source=str(output)), tasks)
 
 

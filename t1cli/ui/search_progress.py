@@ -26,8 +26,13 @@ def search_progress(noun: str, *, clock: Callable[[], float] = time.monotonic) -
 
     columns = (TextColumn(f"searching {noun}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(noun)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def tell(done: int, total: int) -> None:
+            # The first word shows the bar: who searches nothing shows none.
+            task = bar.task_ids[0] if bar.task_ids else bar.add_task(noun)
+            bar.update(task, completed=done, total=total)
+
+        yield tell
 
 
 def _lines(noun: str, clock: Callable[[], float]) -> Told:
