@@ -23,7 +23,7 @@ def command(
     from t1cli.launch.rollout_number import rollout_number
     from t1cli.spec.command_line import command_line
     from t1cli.spec.load import load_experiment
-    from t1cli.terminal.rewards.rescore import compare, rescore
+    from t1cli.terminal.rollout.rescore import compare, rescore
     from t1cli.ui.json_view import print_object
 
     found = find_run(run, runs_root(runs_dir))

@@ -13,7 +13,8 @@ from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import saved_spec
 from t1cli.launch.run_summary import RunSummary, summarize
 from t1cli.records import read_json
-from t1cli.report.trials import Trial, read_trials
+from t1cli.report.trials import newest_trials
+from t1cli.terminal.rollout.recorded_trials import RecordedTrial
 from t1cli.watch.history import Series
 from t1cli.watch.result import WatchResult
 from t1cli.watch.session import Session
@@ -80,7 +81,7 @@ class Facts:
     families: Mapping[str, tuple[float, float]]
     """Family to accepted and cancelled trials."""
     evaluations: tuple[Evaluation, ...]
-    trials: tuple[Trial, ...] = field(repr=False)
+    trials: tuple[RecordedTrial, ...] = field(repr=False)
     gpus: float = 0.0
     hours: float | None = None
 
@@ -96,7 +97,7 @@ def gather(run: RunDirectory, opened: Opened) -> Facts:
     watch = session.replay()
     series = {name: s for name, s in session.engine.history.series.items() if s.finite and "|" not in name}
     summary, plan = summarize(run), read_json(run.plan_json) or {}
-    trials = read_trials(run)
+    trials = newest_trials(run)
     began, ended = summary.session_began, summary.ended or session.engine.history.last_time
     return Facts(
         summary=summary,
@@ -157,7 +158,7 @@ def _memory(plan: Mapping[str, Any]) -> tuple[MemoryRow, ...]:
     return tuple(rows)
 
 
-def _outcomes(trials: Sequence[Trial]) -> dict[str, Counter[str]]:
+def _outcomes(trials: Sequence[RecordedTrial]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for trial in trials:
         found.setdefault(trial.family or "-", Counter())[trial.outcome] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from t1cli.launch.run_directory import RunDirectory
-from t1cli.report.trials import Trial
+from t1cli.terminal.rollout.recorded_trials import RecordedTrial
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class MaskRun:
     in_loss: bool
 
 
-def mask_of(run: RunDirectory, trial: Trial) -> tuple[MaskRun, ...]:
+def mask_of(run: RunDirectory, trial: RecordedTrial) -> tuple[MaskRun, ...]:
     """The runs of a trial's row, prompt included; empty when no row of it was kept."""
     path = run.rollouts / f"rollout_{trial.rollout:06d}.npz"
     if not path.is_file():

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
-from t1cli.report.facts import Evaluation, Facts
+from t1cli.report.facts import Facts
 from t1cli.report.masks import MaskRun, mask_of
 from t1cli.report.plots import Marks, plot
-from t1cli.report.trials import Trial, worth_reading
+from t1cli.report.trials import worth_reading
+from t1cli.terminal.rollout.recorded_trials import RecordedTrial
 from t1cli.watch.counting import OF_RUN
 from t1cli.watch.metrics.registry import registry
-from t1cli.watch.result import DiagnosisResult, RuleResult
+from t1cli.watch.result import RuleResult
 
 SHOWN = (
     "rollout/raw_reward", "terminal/reward_mean", "terminal/accuracy", "terminal/check_rate", "terminal/solved_rate",
@@ -123,10 +124,6 @@ def _alerts(facts: Facts) -> str:
     return (rules if fired else "<p>No rule fired.</p>") + (causes if facts.watch.diagnoses else "<p>No diagnosis.</p>")
 
 
-def _named(diagnosis: DiagnosisResult) -> str:
-    return diagnosis.name + (" (good news)" if diagnosis.healthy else "")
-
-
 def _memory(facts: Facts) -> str:
     measured = "not measured by this run" if facts.measured_gib is None else f"{facts.measured_gib:.1f} GiB at most"
     text = f"<p>Measured: {measured}. Usable per GPU: {_opt(facts.usable_gib)} GiB.</p>"
@@ -225,10 +222,6 @@ def _evaluation(facts: Facts) -> str:
     return _table(caption, ("set", "after rollout", "trials", "solved rate", "95% interval"), rows, numbers={1, 3})
 
 
-def _interval(evaluation: Evaluation) -> str:
-    return f"{evaluation.low:.3f} to {evaluation.high:.3f}"
-
-
 def _cost(facts: Facts) -> str:
     solved = facts.solved
     if not solved or facts.hours is None:
@@ -248,12 +241,13 @@ def _trajectories(facts: Facts, run: RunDirectory) -> str:
     return note + "".join(_trajectory(why, trial, mask_of(run, trial)) for why, trial in chosen)
 
 
-def _trajectory(why: str, trial: Trial, mask: Sequence[MaskRun]) -> str:
+def _trajectory(why: str, trial: RecordedTrial, mask: Sequence[MaskRun]) -> str:
     reward = "no reward" if trial.reward is None else f"reward {trial.reward:.3g}"
-    checks = "" if trial.total is None else f", {trial.passed} of {trial.total} checks"
+    verdict = trial.verdict
+    checks = "" if verdict is None else f", {verdict.passed} of {verdict.total} checks"
     of = f"{OF_RUN.one(trial.rollout)}, {reward}{checks}, {len(trial.turns)} turns, {trial.outcome}"
     head = f"{why}: {trial.task} ({of})"
-    trained = trial.outcome == "scored"
+    trained = trial.scored
     parts = [f"<h3>Task</h3><pre>{escape(_cut(trial.instruction))}</pre>", _mask(mask)]
     for number, turn in enumerate(trial.turns, 1):
         label = "in the loss" if trained else "masked: the trial was lost"

@@ -22,7 +22,7 @@ from t1cli.records import write_json, write_text
 from t1cli.report.facts import gather, statistics_of, wilson
 from t1cli.report.page import page
 from t1cli.report.plots import ema
-from t1cli.report.trials import read_trials, worth_reading
+from t1cli.report.trials import newest_trials, worth_reading
 from t1cli.ui.report_view import curve
 from t1cli.watch.sources.open_source import open_source
 
@@ -42,7 +42,8 @@ def trial(rollout: int, number: int, **more: object) -> dict[str, object]:
     return {
         "trial_id": f"t-{rollout}-{number}", "task": f"task-{number}", "family": "write" if number % 2 else "files",
         "scored": True, "stop": "done", "cause": "", "reward": reward, "instruction": "Write it.", "turns": turns,
-        "verdict": {"solved": number == 3, "passed": number, "total": 3}, "sampled_tokens": 5 + number, **more,
+        "verdict": {"solved": number == 3, "ctrf": "ok", "passed": number, "total": 3, "expected": 3, "seconds": 1.0},
+        "sampled_tokens": 5 + number, **more,
     }  # fmt: skip
 
 
@@ -236,7 +237,7 @@ def test_axe_finds_no_serious_fault(html: str, tmp_path: Path, scheme: str) -> N
 
 
 def test_trials_worth_reading_are_named_with_their_reasons(run: RunDirectory) -> None:
-    chosen = dict(worth_reading(read_trials(run)))
+    chosen = dict(worth_reading(newest_trials(run)))
     assert any("highest reward" in why and "solved with the fewest tokens" in why for why in chosen)
     assert any(why == "lost: sandbox_create" for why in chosen)
     assert len({trial.trial_id for trial in chosen.values()}) == len(chosen)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from t1cli.spec.reward import Reward
 from t1cli.terminal.rewards.reward import reward_of
-from t1cli.terminal.rewards.verdict import RewardResult, Verdict
+from t1cli.terminal.rewards.verdict import RewardResult
+from t1cli.terminal.rollout.recorded_trials import read_trials
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,10 @@ class Comparison:
 
 def rescore(trials_dir: Path, reward: Reward) -> Iterator[Rescored]:
     """Every scored trial of the training logs in `trials_dir`; lines that a crash cut off are passed over."""
-    for path in sorted(trials_dir.glob("rollout_*.jsonl")):
-        rollout = int(path.stem.rpartition("_")[2])
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            found = _one(line, rollout, reward)
-            if found is not None:
-                yield found
+    for trial in read_trials(trials_dir):
+        if trial.scored and trial.verdict is not None and trial.reward is not None:
+            after = reward_of(trial.verdict, reward, turns=len(trial.turns), response_tokens=trial.sampled_tokens)
+            yield Rescored(trial.trial_id, trial.task, trial.family, trial.rollout, trial.reward, after)
 
 
 def compare(trials: Iterable[Rescored]) -> Comparison | None:
@@ -69,16 +66,3 @@ def compare(trials: Iterable[Rescored]) -> Comparison | None:
         fallback_share=fallback / whole if whole else 0.0,
         changed=sum(abs(trial.before - trial.after.value) > 1e-9 for trial in found),
     )
-
-
-def _one(line: str, rollout: int, reward: Reward) -> Rescored | None:
-    try:
-        trial: dict[str, Any] = json.loads(line)
-        if not trial["scored"] or not trial["verdict"] or not trial["reward"]:
-            return None
-        verdict = Verdict(**trial["verdict"])
-        after = reward_of(verdict, reward, turns=len(trial["turns"]), response_tokens=int(trial["sampled_tokens"]))
-        before = float(trial["reward"]["value"])
-        return Rescored(trial["trial_id"], trial["task"], trial["family"], rollout, before, after)
-    except (ValueError, KeyError, TypeError):
-        return None

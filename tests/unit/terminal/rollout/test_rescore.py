@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from t1cli.spec.reward import Binary, CtrfCount, MultiplicativeLength
-from t1cli.terminal.rewards.rescore import compare, rescore
+from t1cli.terminal.harness.agent import TurnNote
+from t1cli.terminal.rewards.verdict import RewardResult, Verdict
+from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
+from t1cli.terminal.rollout.recorded_trials import read_trials
+from t1cli.terminal.rollout.rescore import compare, rescore
+from t1cli.terminal.rollout.result import TrialPlan, TrialResult
+from t1cli.terminal.rollout.trial_log import append_trial, log_path
 
 
 def trial(number: int, passed: int, *, scored: bool = True, ctrf: str = "ok", turns: int = 3) -> dict[str, object]:
@@ -48,3 +56,39 @@ def test_stored_verdicts_are_scored_again(tmp_path: Path) -> None:
 
 def test_no_trials_is_no_comparison(tmp_path: Path) -> None:
     assert compare(rescore(tmp_path, Binary())) is None
+
+
+def test_the_reader_gives_back_what_the_writer_wrote(doubles: SimpleNamespace, tmp_path: Path) -> None:
+    plan = TrialPlan(doubles.task_named("task"), "t0", 3, 1, 0, 0)
+    verdict = Verdict(solved=True, ctrf="ok", passed=4, total=4, expected=4, seconds=1.0, planted=True)
+    note = TurnNote("ls", "command", "a\n", 0, 5, 7, 0.1, 0.1)
+    done = TrialResult(
+        plan,
+        Outcome(True, StopReason.DONE),
+        reward=RewardResult(0.2, "ctrf", 1.0, 1.0),
+        verdict=verdict,
+        sampled_tokens=9,
+        lost_tokens=2,
+        notes=(note,),
+    )
+    lost = TrialResult(
+        replace(plan, trial_id="t1"), Outcome(False, StopReason.FAILED, Boundary.SANDBOX, "sandbox_agent")
+    )
+    for result in (done, lost):
+        append_trial(log_path(tmp_path, 5), result)
+    append_trial(tmp_path / "rollout_of_mine.jsonl", done)
+    first, second = read_trials(tmp_path)
+    assert (first.rollout, first.trial_id, first.task, first.outcome, first.verdict) == (
+        5,
+        "t0",
+        "task",
+        "scored",
+        verdict,
+    )
+    assert (first.reward, first.sampled_tokens, first.lost_tokens, first.solved) == (0.2, 9, 2, True)
+    assert [(t.reply, t.kind, t.observation, t.exit_code, t.sampled_tokens) for t in first.turns] == [
+        ("ls", "command", "a\n", 0, 7)
+    ]
+    assert (second.trial_id, second.outcome, second.reward, second.verdict) == ("t1", "sandbox_agent", None, None)
+    append_trial(log_path(tmp_path, 6), done)
+    assert [trial.rollout for trial in read_trials(tmp_path, newest=1)] == [6]
