@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from t1cli.errors import BadInput, Diagnostic
+from t1cli.records import number_in
+from t1cli.terminal.tasks.older_layout import NO_CONTEXT, OlderTask, copy_files, read_older
 
 _AGENT_SECONDS, _TEST_SECONDS = 360.0, 60.0
 """terminal-bench's defaults."""
@@ -54,60 +55,76 @@ def convert_pool(source: Path, target: Path) -> tuple[Converted, ...]:
     if target.exists():
         raise BadInput(f"{target} exists", where=str(target), hint="name a directory that does not exist yet")
     problems: list[Diagnostic] = []
-    read = {}
+    read: list[OlderTask] = []
     for directory in directories:
         try:
-            read[directory] = _read(directory)
+            read.append(read_older(directory))
         except BadInput as error:
             problems += error.diagnostics
     if problems:
         raise BadInput.many(tuple(problems))
-    return tuple(_write(directory, target / directory.name, fields) for directory, fields in read.items())
+    return _written(read, target)
 
 
-def _read(directory: Path) -> dict[str, Any]:
-    path = directory / "task.yaml"
+def _written(tasks: list[OlderTask], target: Path) -> tuple[Converted, ...]:
+    """All tasks, written aside and renamed into place: what fails in between leaves nothing that a next try meets."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    aside.mkdir()
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise BadInput(f"not YAML: {error}", where=str(path)) from error
-    if not isinstance(found, dict) or not isinstance(found.get("instruction"), str):
-        raise BadInput("no instruction", where=str(path), hint="task.yaml needs `instruction: …`")
-    if not (directory / "run-tests.sh").is_file():
-        raise BadInput("run-tests.sh is missing", where=str(directory))
-    return found
+        converted = tuple(_write(task, aside / task.directory.name) for task in tasks)
+        aside.rename(target)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return converted
 
 
-def _write(source: Path, target: Path, fields: Mapping[str, Any]) -> Converted:
-    target.mkdir(parents=True)
-    (target / "instruction.md").write_text(fields["instruction"].rstrip() + "\n", encoding="utf-8")
-    (target / "task.toml").write_text(_toml(source.name, fields), encoding="utf-8")
-    notes = [*_environment(source, target / "environment"), *_solution(source, target / "solution")]
-    tests = target / "tests"
-    if (source / "tests").is_dir():
-        shutil.copytree(source / "tests", tests)
-    tests.mkdir(exist_ok=True)
-    shutil.copyfile(source / "run-tests.sh", tests / "run-tests.sh")
-    (tests / "test.sh").write_text(TEST_SH, encoding="utf-8")
-    (tests / "test.sh").chmod(0o755)
+def _write(task: OlderTask, target: Path) -> Converted:
+    target.mkdir()
+    fields = task.fields
+    (target / "instruction.md").write_text(_encodable(fields["instruction"]).rstrip() + "\n", encoding="utf-8")
+    (target / "task.toml").write_text(_toml(task.directory.name, fields), encoding="utf-8")
+    notes = [*_environment(task, target / "environment"), *_solution(task, target / "solution")]
+    if (task.directory / "tests").is_dir():
+        copy_files(task.directory / "tests", target / "tests")
+    _put(target / "tests" / "run-tests.sh", (task.directory / "run-tests.sh").read_bytes())
+    _put(target / "tests" / "test.sh", TEST_SH.encode(), executable=True)
     if fields.get("parser_name", "pytest") != "pytest":
         notes.append(f"parser {fields['parser_name']}: only the status of run-tests.sh decides")
-    return Converted(source.name, tuple(notes))
+    return Converted(task.directory.name, tuple(notes))
+
+
+def _put(path: Path, content: bytes, *, executable: bool = False) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(0o755 if executable else 0o644)
+
+
+def _encodable(text: str) -> str:
+    """YAML's escapes can write half a character, which no file can hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _toml(name: str, fields: Mapping[str, Any]) -> str:
     def seconds(key: str, default: float) -> float:
-        value = fields.get(key, default)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+        return number_in(fields.get(key), default)
 
-    tags = [str(tag) for tag in fields.get("tags") or ()]
+    def word(key: str, default: str) -> str:
+        value = fields.get(key, default)
+        return _encodable(str(value)) if isinstance(value, str | int | float) else default
+
+    tags = fields.get("tags")
+    tags = (
+        [_encodable(str(tag)) for tag in tags if isinstance(tag, str | int | float)] if isinstance(tags, list) else []
+    )
     return f"""\
 version = "1.0"
 
 [metadata]
 name = {json.dumps(name)}
-category = {json.dumps(str(fields.get("category", "none")))}
-difficulty = {json.dumps(str(fields.get("difficulty", "unknown")))}
+category = {json.dumps(word("category", "none"))}
+difficulty = {json.dumps(word("difficulty", "unknown"))}
 tags = {json.dumps(tags)}
 
 [agent]
@@ -118,37 +135,23 @@ timeout_sec = {seconds("max_test_timeout_sec", _TEST_SECONDS)}
 """
 
 
-def _environment(source: Path, target: Path) -> list[str]:
+def _environment(task: OlderTask, target: Path) -> list[str]:
     """The build context; Harbor's main service is `main` where terminal-bench's is `client`."""
-    skipped = {"task.yaml", "run-tests.sh", "solution.sh", "solution.yaml", "tests", "docker-compose.yaml"}
-    target.mkdir()
-    for entry in sorted(source.iterdir()):
-        if entry.name in skipped or entry.is_symlink():
-            continue
-        (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, target / entry.name)
-    compose = source / "docker-compose.yaml"
-    if not compose.is_file():
+    copy_files(task.directory, target, skip=NO_CONTEXT.__contains__)
+    if not task.compose or (task.services == {"client"} and (target / "Dockerfile").is_file()):
         return []
-    text = compose.read_text(encoding="utf-8")
-    services = (yaml.safe_load(text) or {}).get("services") or {}
-    if set(services) == {"client"} and (target / "Dockerfile").is_file():
-        return []
-    (target / "docker-compose.yaml").write_text(re.sub(r"(?m)^(\s+)client:", r"\1main:", text), encoding="utf-8")
-    return [f"a compose file with {len(services)} services: process sandboxes cannot run it"]
+    text = re.sub(r"(?m)^(\s+)client:", r"\1main:", task.compose)
+    (target / "docker-compose.yaml").write_text(text, encoding="utf-8")
+    return [f"a compose file with {len(task.services)} services: process sandboxes cannot run it"]
 
 
-def _solution(source: Path, target: Path) -> list[str]:
-    script, commands = source / "solution.sh", source / "solution.yaml"
+def _solution(task: OlderTask, target: Path) -> list[str]:
+    script = task.directory / "solution.sh"
     if script.is_file():
-        target.mkdir()
-        shutil.copyfile(script, target / "solve.sh")
-        (target / "solve.sh").chmod(0o755)
+        _put(target / "solve.sh", script.read_bytes(), executable=True)
         return []
-    if commands.is_file():
-        steps = yaml.safe_load(commands.read_text(encoding="utf-8")) or []
-        lines = [str(step["command"]) for step in steps if isinstance(step, dict) and "command" in step]
-        target.mkdir()
-        (target / "solve.sh").write_text("#!/bin/sh\n" + "\n".join(lines) + "\n", encoding="utf-8")
-        (target / "solve.sh").chmod(0o755)
+    if task.typed is not None:
+        lines = "".join(f"{command}\n" for command in task.typed)
+        _put(target / "solve.sh", f"#!/bin/sh\n{_encodable(lines)}".encode(), executable=True)
         return ["solution.yaml typed its commands into a terminal; as a script they may behave differently"]
     return ["no solution: it cannot be checked by its oracle"]

@@ -18,8 +18,6 @@ from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.sandbox.local import LocalProvider
 from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError, SandboxProvider
 from t1cli.terminal.tasks.check_pool import PoolCheck, TaskCheck, check_pool, check_task, task_directories
-from t1cli.terminal.tasks.convert import convert_pool
-from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.static_check import static_problems
 
 from .broken_tasks import BROKEN, break_task, edit
@@ -194,43 +192,6 @@ def test_at_most_as_many_tasks_are_read_as_are_checked_side_by_side(two: Path, m
 def test_a_script_is_judged_by_its_text(script: str, kinds: set[str], tmp_path: Path) -> None:
     (tmp_path / "test.sh").write_text(script)
     assert {problem.kind for problem in static_problems(tmp_path / "test.sh", network=False)} == kinds
-
-
-def older_task(path: Path) -> None:
-    (path / "tests").mkdir(parents=True)
-    (path / "task.yaml").write_text("instruction: |\n  Write one.\ndifficulty: easy\nmax_test_timeout_sec: 30\n")
-    (path / "Dockerfile").write_text("FROM scratch\n")
-    (path / "docker-compose.yaml").write_text("services:\n  client:\n    build: .\n")
-    test = 'if [ "$(cat one)" = 1 ]; then echo "1 passed"; else echo "FAILED test_outputs.py::test_one"; fi\n'
-    (path / "run-tests.sh").write_text(test)
-    (path / "solution.sh").write_text("echo 1 > one\n")
-
-
-def test_an_older_pool_is_converted_and_its_oracle_solves_it(tmp_path: Path) -> None:
-    older_task(tmp_path / "old" / "write-one")
-    (converted,) = convert_pool(tmp_path / "old", tmp_path / "new")
-    assert converted.notes == ()
-    (task,) = load_pool(tmp_path / "new")
-    assert (task.instruction, task.difficulty, task.verifier_timeout_seconds) == ("Write one.\n", "easy", 30.0)
-    (result,) = checked(tmp_path / "new", tmp_path / "scratch").tasks
-    # Solved by its oracle and not by nothing; per-test results are what such a pool does not have.
-    assert {problem.kind for problem in result.problems} == {"ctrf-missing"}
-    with pytest.raises(BadInput, match="exists"):
-        convert_pool(tmp_path / "old", tmp_path / "new")
-    with pytest.raises(BadInput, match="is converted before it is used"):
-        load_pool(tmp_path / "old", layout="terminal-bench")
-    with pytest.raises(BadInput) as refused:
-        task_directories(tmp_path / "old" / "write-one" / "tests")
-    assert "no task" in str(refused.value)
-
-
-def test_all_problems_of_an_older_pool_are_reported_at_once(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / "old" / name).mkdir(parents=True)
-        (tmp_path / "old" / name / "task.yaml").write_text("difficulty: easy\n")
-    with pytest.raises(BadInput) as refused:
-        convert_pool(tmp_path / "old", tmp_path / "new")
-    assert len(refused.value.diagnostics) == 2 and not (tmp_path / "new").exists()
 
 
 def test_the_command_answers_with_an_exit_code_and_one_object(pool: Path, found: PoolCheck) -> None:
