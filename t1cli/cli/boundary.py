@@ -12,6 +12,7 @@ from typing import Final, ParamSpec
 
 import typer
 
+from t1cli.cli.extras import missing_package
 from t1cli.errors import BadInput, CouldNotAsk, Diagnostic, ExitCode, T1Error
 from t1cli.ui.console import aside, print_diagnostics
 from t1cli.ui.streams import finish, go_quiet
@@ -69,6 +70,9 @@ def _exit_code(command: Callable[P, int | None], *args: P.args, **kwargs: P.kwar
             go_quiet(sys.stdout)  # what could not be written must not fail once more at exit
         known = _machine_problem(problem)
         return _told(known) if known is not None else _bug(problem)
+    except ModuleNotFoundError as problem:
+        missing = missing_package(problem)
+        return _told(missing) if missing is not None else _bug(problem)
     except Exception as bug:
         return _bug(bug)
 

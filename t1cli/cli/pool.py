@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from t1cli.cli.boundary import guarded
-from t1cli.errors import BadInput, CouldNotAsk, Diagnostic, ExitCode
+from t1cli.errors import BadInput, Diagnostic, ExitCode
 
 MAX_TOKEN_FILE_BYTES = 1 << 20
 
@@ -37,15 +37,12 @@ def serve(  # noqa: PLR0913 - one option each
     from t1cli.spec.sandbox import LocalSandbox, SandboxLimits
     from t1cli.terminal.sandbox.local import local_provider
     from t1cli.terminal.sandbox.pool.operations import Pool
+    from t1cli.terminal.sandbox.pool.server import Address
+    from t1cli.terminal.sandbox.pool.server import serve as serve_pool
     from t1cli.terminal.sandbox.pool.settings import PoolSettings, PoolTimes, QueueLimits
 
     if backend not in ("auto", "bubblewrap", "process"):
         raise BadInput(f"backend {backend!r}", where="--backend", hint="auto, bubblewrap or process")
-    try:
-        from t1cli.terminal.sandbox.pool.server import Address
-        from t1cli.terminal.sandbox.pool.server import serve as serve_pool
-    except ImportError as error:
-        raise CouldNotAsk(f"the pool server needs uvicorn: {error}", hint="pip install 't1cli[pool]'") from error
     settings = PoolSettings(
         directory=directory.resolve(),
         limits=QueueLimits(max_tasks, max_runs_per_task, capacity, max_waiting),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import logging
 import os
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast
@@ -211,11 +214,13 @@ def _connect(address: ClusterAddress) -> Any:
 
 
 def _answers_http(host_and_port: str) -> bool:
-    import requests
-
     try:
-        return requests.get(f"http://{host_and_port}/api/version", timeout=5).status_code < 500
-    except requests.RequestException:
+        with urllib.request.urlopen(f"http://{host_and_port}/api/version", timeout=5):
+            return True
+    except urllib.error.HTTPError as answer:
+        with answer:
+            return answer.code < 500
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from t1cli.errors import BadInput
 from t1cli.watch.counting import OF_RUN
 from t1cli.watch.history import Series
 
@@ -40,15 +39,13 @@ def ema(values: Sequence[float], weight: float = EMA_WEIGHT) -> list[float]:
 
 
 def plot(title: str, series: Series, marks: Marks) -> str:
-    """One `<svg>` element. Raises BadInput when matplotlib is not installed."""
-    try:
-        import matplotlib
+    """One `<svg>` element."""
+    import matplotlib
 
-        matplotlib.use("svg")
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise BadInput("a report needs matplotlib", hint="pip install 't1cli[report]'") from error
+    matplotlib.use("svg")
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     every = max(1, len(series.finite) // MOST_POINTS)
     steps = [OF_RUN.number(step) for step in series.finite_steps[::every]]
     values, smooth = series.finite[::every], ema(series.finite)[::every]

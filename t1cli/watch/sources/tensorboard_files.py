@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from t1cli.errors import BadInput
 from t1cli.watch.sources.source import Row
 
 _STAMP = re.compile(r"tfevents\.(\d+)")
@@ -38,12 +37,8 @@ class TensorboardFiles:
 
     def _loader(self, path: Path) -> Any:
         if path not in self._loaders:
-            try:
-                from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-            except ImportError as error:
-                raise BadInput(
-                    "reading TensorBoard files needs the tensorboard package", hint="pip install 't1cli[tracking]'"
-                ) from error
+            from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
             self._loaders[path] = EventFileLoader(str(path))
         return self._loaders[path]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from t1cli.errors import BadInput, CouldNotAsk
+from t1cli.errors import CouldNotAsk
 from t1cli.watch.sources.flat_row import flat_row
 from t1cli.watch.sources.source import Row
 
@@ -53,7 +53,7 @@ class WandbOnline:
             # A fresh run object at each poll: an old one goes on with the end step that it knew.
             run = self._client().run(self._path)
             found = self._scan(run)
-        except (BadInput, CouldNotAsk):
+        except (CouldNotAsk, ModuleNotFoundError):
             raise
         except Exception as failure:  # the boundary of a client whose error classes change between versions
             raise CouldNotAsk(
@@ -70,10 +70,8 @@ class WandbOnline:
 
     def _client(self) -> Api:
         if self._api is None:
-            try:
-                import wandb
-            except ImportError as error:
-                raise BadInput("reading W&B needs the wandb package", hint="pip install 't1cli[tracking]'") from error
+            import wandb
+
             self._api = wandb.Api()
         return self._api
 

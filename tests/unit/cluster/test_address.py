@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from t1cli.cluster.address import auth_mode, cluster_address
-from t1cli.cluster.jobs import Jobs
+from t1cli.cluster.jobs import Jobs, _answers_http
 from t1cli.errors import BadInput, CouldNotAsk
 
 
@@ -71,3 +74,41 @@ def test_a_port_that_looks_like_a_status_is_no_refusal() -> None:
 
     with pytest.raises(CouldNotAsk, match="not reachable"):
         Jobs(Away(), "http://127.0.0.1:54019").living({})
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers with the status that its server was given."""
+
+    def do_GET(self) -> None:
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("status", "is_one"), [(200, True), (404, True), (401, True), (503, False)])
+def test_a_port_is_a_job_server_when_it_answers_over_http(status: int, is_one: bool) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Answering)
+    server.status = status
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    assert _answers_http(f"127.0.0.1:{server.server_port}") is is_one
+    thread.join(120)
+    server.server_close()
+    assert not _answers_http(f"127.0.0.1:{server.server_port}"), "nobody listens any more"
+
+
+def test_a_port_that_speaks_something_else_is_no_job_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def speak() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"\x00\x01 not http\r\n")
+
+        thread = threading.Thread(target=speak)
+        thread.start()
+        assert not _answers_http(f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join(120)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from t1cli.errors import BadInput
-
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -40,11 +38,9 @@ class Source:
 
 @cache
 def _parser() -> Parser:
-    try:
-        import tree_sitter
-        import tree_sitter_bash
-    except ImportError as error:
-        raise BadInput(f"reading scripts needs {error.name}", hint="`pip install 't1cli[convert]'`") from error
+    import tree_sitter
+    import tree_sitter_bash
+
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
