@@ -9,7 +9,7 @@ from typing import Final
 
 from t1cli.errors import Diagnostic, Refused
 from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import save_directories, share_files
+from t1cli.launch.save_directories import save_directories
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import CheckResult, PreflightReport
 from t1cli.spec.experiment import ExperimentSpec
@@ -105,7 +105,7 @@ def standing_refusals(loaded: LoadedSpec, run: RunDirectory) -> tuple[Refusal, .
     """What no plan and no probe is needed for: C2 by the directories, M9 by the environment that would be inherited."""
     directories = save_directories(loaded.spec, run)
     found = list(inherited_allocator(loaded.spec, os.environ))
-    if share_files(directories):
+    if directories.share_files:
         found.append(
             Refusal(
                 "C2",

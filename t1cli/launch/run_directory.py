@@ -80,12 +80,17 @@ class RunDirectory:
         return self.path / "rollouts"
 
     @property
+    def checkpoints(self) -> Path:
+        """One directory per role, of the roles that the spec names no other directory for."""
+        return self.path / "checkpoints"
+
+    @property
     def actor_checkpoints(self) -> Path:
-        return self.path / "checkpoints" / "actor"
+        return self.checkpoints / "actor"
 
     @property
     def critic_checkpoints(self) -> Path:
-        return self.path / "checkpoints" / "critic"
+        return self.checkpoints / "critic"
 
     @property
     def stop_request(self) -> Path:

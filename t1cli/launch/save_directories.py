@@ -9,6 +9,7 @@ from t1cli.launch.checkpoint_manifest import unsealed_rollouts
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import read_json
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.role_directories import role_directories, share_files
 
 
 @dataclass(frozen=True)
@@ -23,24 +24,16 @@ class SaveDirectories:
     def every(self) -> tuple[Path, ...]:
         return (self.actor,) if self.critic is None else (self.actor, self.critic)
 
+    @property
+    def share_files(self) -> bool:
+        """Whether one role would write into the other's directory (catalogue C2), links seen through."""
+        return self.critic is not None and share_files(str(self.actor.resolve()), str(self.critic.resolve()))
+
 
 def save_directories(spec: ExperimentSpec, run: RunDirectory) -> SaveDirectories:
     """The directories that this attempt saves into; a critic without one saves beside the actor."""
-    named = spec.checkpoint.actor_dir
-    actor = Path(named) if named else run.actor_checkpoints
-    if spec.algorithm.kind != "ppo":
-        return SaveDirectories(actor, None)
-    if spec.checkpoint.critic_dir:
-        return SaveDirectories(actor, Path(spec.checkpoint.critic_dir))
-    return SaveDirectories(actor, actor.with_name(actor.name + "_critic") if named else run.critic_checkpoints)
-
-
-def share_files(directories: SaveDirectories) -> bool:
-    """Whether one role would write into the other's directory (catalogue C2), links and `..` seen through."""
-    if directories.critic is None:
-        return False
-    actor, critic = directories.actor.resolve(), directories.critic.resolve()
-    return actor == critic or actor in critic.parents or critic in actor.parents
+    actor, critic = role_directories(spec.checkpoint, str(run.checkpoints))
+    return SaveDirectories(Path(actor), Path(critic) if spec.algorithm.kind == "ppo" else None)
 
 
 def newest_saved_rollout(directories: SaveDirectories) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from t1cli.plan.draft import Draft
 from t1cli.plan.plan import Finding
+from t1cli.spec.role_directories import share_files
 
 # A warm critic settled after 2 critic-only steps, a cold one took half a campaign (T1 report).
 STEPS_WARM, STEPS_COLD = 2, 10
@@ -65,19 +66,22 @@ def other_reward_scale(draft: Draft) -> Iterator[Finding]:
 
 
 def shared_directory(draft: Draft) -> Iterator[Finding]:
-    """C2: both roles write `iter_*` and the tracker file, the critic last."""
+    """C2: both roles write `iter_*` and the tracker file, the critic last; who deletes one deletes the other."""
     checkpoint = draft.spec.checkpoint
     if draft.spec.algorithm.kind != "ppo" or checkpoint.actor_dir is None or checkpoint.critic_dir is None:
         return
     actor, critic = (posixpath.normpath(path) for path in (checkpoint.actor_dir, checkpoint.critic_dir))
-    if actor != critic:
+    if not share_files(actor, critic):
         return
+    same = f"actor and critic both save to {actor}: the critic saves last, so every saved iteration of the actor would "
     yield draft.finding(
         "C2",
         "error",
         key="checkpoint.critic_dir",
-        message=f"actor and critic both save to {actor}: the critic saves last, so every saved iteration of the actor "
-        f"would hold only a value head",
+        message=f"{same}hold only a value head"
+        if actor == critic
+        else f"the critic saves to {critic} and the actor to {actor}, one inside the other: whoever copies, moves or "
+        "deletes one role's checkpoints takes the other's along",
         fix=f"--set checkpoint.critic_dir={actor}-critic, or leave it out",
     )
 

@@ -11,7 +11,7 @@ import yaml
 from t1cli.errors import Refused
 from t1cli.launch.checkpoint_manifest import Owner
 from t1cli.launch.claims import claim
-from t1cli.launch.save_directories import SaveDirectories, share_files
+from t1cli.launch.save_directories import SaveDirectories
 from t1cli.plugin.settings import Settings
 
 
@@ -30,7 +30,7 @@ def assert_own_directories(args: Any, settings: Settings) -> None:
     if not getattr(args, "save", None):
         return
     directories = directories_in_use(args)
-    if share_files(directories):
+    if directories.share_files:
         raise Refused(
             f"C2: actor and critic would both save below {directories.actor}; the critic saves last",
             where=str(getattr(args, "megatron_config_path", None)),

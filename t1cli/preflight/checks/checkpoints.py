@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
+from t1cli.spec.role_directories import role_directories, share_files
 
 
 def directories(context: Context, found: Any) -> Saw:
@@ -17,9 +17,9 @@ def directories(context: Context, found: Any) -> Saw:
     wanted = "two directories, neither inside the other"
     if len(roles) < 2:
         return passed(f"one role: {next(iter(roles.values()))}", wanted)
-    actor, critic = PurePosixPath(roles["actor"]), PurePosixPath(roles["critic"])
+    actor, critic = roles["actor"], roles["critic"]
     said = f"actor {actor}, critic {critic}"
-    if actor == critic or actor in critic.parents or critic in actor.parents:
+    if share_files(actor, critic):
         return failed(said, wanted, "set checkpoint.critic_dir to a directory outside the actor's, or leave it out")
     return passed(said, wanted)
 
@@ -59,18 +59,12 @@ def _wrong(context: Context, role: str, said: Any) -> Iterator[str]:
 
 def _named(context: Context) -> Probe | Saw:
     """Only directories that the spec names: those of a run directory are new with every attempt."""
-    actor = context.spec.checkpoint.actor_dir
-    if not actor:
+    if not context.spec.checkpoint.actor_dir:
         return skipped("checkpoints go into the run directory, which is new")
+    actor, critic = role_directories(context.spec.checkpoint, "")
     paths = {"actor": _path(context, actor)}
     if context.spec.algorithm.kind == "ppo":
-        critic = context.spec.checkpoint.critic_dir
-        named = (
-            _path(context, critic)
-            if critic
-            else str(Path(paths["actor"]).with_name(Path(paths["actor"]).name + "_critic"))
-        )
-        paths["critic"] = named
+        paths["critic"] = _path(context, critic)
     return Probe("t1cli.preflight.probes.model_files:saves", {"paths": paths})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
+from t1cli.preflight.check import Check, Context, Saw, failed, passed, warned
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
 
@@ -75,29 +75,6 @@ def file_system(context: Context, found: Any) -> Saw:
     return passed(said, wanted)
 
 
-def role_directories(context: Context) -> Saw:
-    """Actor and critic must never share a checkpoint directory: the critic saves last and wins."""
-    checkpoint = context.spec.checkpoint
-    if context.spec.algorithm.kind != "ppo":
-        return skipped("no critic under " + context.spec.algorithm.kind)
-    actor, critic = checkpoint.actor_dir, checkpoint.critic_dir
-    if (
-        actor is not None
-        and critic is not None
-        and _overlap(context.loaded.resolve_path(actor), context.loaded.resolve_path(critic))
-    ):
-        where = context.loaded.where("checkpoint.critic_dir")
-        fix = "set checkpoint.critic_dir to a directory outside the actor's, or leave it out"
-        return failed(f"the critic saves into the actor's directory {actor} ({where})", "two directories", fix)
-    return passed("actor and critic save to different directories", "two directories")
-
-
-def _overlap(first: Path, second: Path) -> bool:
-    """Whether one lies in the other, links and `..` seen through."""
-    one, other = first.resolve(), second.resolve()
-    return one == other or one in other.parents or other in one.parents
-
-
 def _paths(context: Context) -> Iterator[tuple[str, Path]]:
     checkpoint = context.spec.checkpoint
     yield RUNS, context.runs_dir
@@ -126,5 +103,4 @@ CHECKS = (
     Check("storage.inodes", (), EveryNode(_places, inodes)),
     Check("storage.writable", ("M10",), EveryNode(_places, writable)),
     Check("storage.file_system", (), EveryNode(_places, file_system)),
-    Check("storage.role_directories", ("C2",), role_directories),
 )

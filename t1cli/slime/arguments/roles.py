@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from os.path import commonpath, normpath
 from typing import Any, Final
 
 from t1cli.slime.arguments.problem import Problem
 from t1cli.slime.arguments.read import Arguments
+from t1cli.spec.role_directories import share_files
 
 FLAG: Final = "--megatron-config-path"
 _ROLES: Final = ("actor", "critic")
@@ -66,14 +66,9 @@ def _directory_problems(arguments: Arguments, overrides: Mapping[str, Mapping[st
         return
     actor = str(overrides.get("actor", {}).get("save", base))
     critic = str(overrides.get("critic", {}).get("save", base))
-    if _share(actor, critic):
+    if share_files(actor, critic):
         message = f"the critic saves to {critic}, the actor to {actor}: the critic saves last and overwrites the actor"
         yield _error("C2", message, "give the critic a `save` outside the actor's directory")
-
-
-def _share(one: str, other: str) -> bool:
-    one, other = normpath(one), normpath(other)
-    return one.startswith("/") == other.startswith("/") and commonpath([one, other]) in (one, other)
 
 
 def _error(id_: str, message: str, fix: str = "correct the role file") -> Problem:

@@ -7,6 +7,7 @@ from typing import Final
 
 from t1cli.slime.start_point import StartPoint
 from t1cli.spec.experiment import ExperimentSpec
+from t1cli.spec.role_directories import role_directories
 
 ROLE_FILE: Final = "roles.yaml"
 """What `--megatron-config-path` names; relative to the job's working directory, where slime's driver reads it."""
@@ -26,7 +27,5 @@ class Places:
 
 def unplaced(spec: ExperimentSpec) -> Places:
     """Places of a campaign that has no run directory yet, for a plan."""
-    run_dir = f"runs/{spec.name}/attempt_1/checkpoints"
-    actor = spec.checkpoint.actor_dir or f"{run_dir}/actor"
-    beside = f"{actor.rstrip('/')}_critic" if spec.checkpoint.actor_dir else f"{run_dir}/critic"
-    return Places(actor, (spec.checkpoint.critic_dir or beside) if spec.algorithm.kind == "ppo" else None)
+    actor, critic = role_directories(spec.checkpoint, f"runs/{spec.name}/attempt_1/checkpoints")
+    return Places(actor, critic if spec.algorithm.kind == "ppo" else None)

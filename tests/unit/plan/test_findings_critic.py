@@ -33,6 +33,13 @@ def test_C2_directories_that_are_the_same_after_all(findings_of):
     assert findings_of("C2", T1, "checkpoint.actor_dir=/ckpt/a", "checkpoint.critic_dir=/ckpt/c") == []
 
 
+@pytest.mark.catalogue("C2")
+@pytest.mark.parametrize(("actor", "critic"), [("/x", "/x/critic"), ("/x/y/actor", "/x/y"), ("x/a", "x/b/../a/c")])
+def test_C2_a_directory_inside_the_others(findings_of, actor, critic):
+    (found,) = findings_of("C2", T1, f"checkpoint.actor_dir={actor}", f"checkpoint.critic_dir={critic}")
+    assert found.severity == "error" and "one inside the other" in found.message, "as launch refuses it"
+
+
 @pytest.mark.catalogue("C3")
 def test_C3_keep_latest_alone(findings_of):
     latest = ("checkpoint.retention.keep_best=0", "checkpoint.retention.keep_latest=2", "checkpoint.every_rollouts=8")
