@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 
 class ExitCode(IntEnum):
@@ -53,6 +53,13 @@ class T1Error(Exception):
         super().__init__(message)
         self.diagnostics: tuple[Diagnostic, ...] = (Diagnostic(message, where, hint=hint),)
 
+    @classmethod
+    def many(cls, diagnostics: tuple[Diagnostic, ...]) -> Self:
+        """Several located problems as one error; `diagnostics` must not be empty."""
+        error = cls(diagnostics[0].message, diagnostics[0].where, diagnostics[0].hint)
+        error.diagnostics = diagnostics
+        return error
+
     @property
     def message(self) -> str:
         return self.diagnostics[0].message
@@ -62,13 +69,6 @@ class BadInput(T1Error):
     """The command line or a file the user wrote is wrong (exit 2). Carries all problems at once."""
 
     exit_code = ExitCode.BAD_INPUT
-
-    @classmethod
-    def many(cls, diagnostics: tuple[Diagnostic, ...]) -> BadInput:
-        """Several located problems as one error; `diagnostics` must not be empty."""
-        error = cls(diagnostics[0].message, diagnostics[0].where, diagnostics[0].hint)
-        error.diagnostics = diagnostics
-        return error
 
 
 class Refused(T1Error):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from t1cli.cli.boundary import guarded
-from t1cli.errors import BadInput, Diagnostic, ExitCode
+from t1cli.errors import BadInput, CouldNotAsk, Diagnostic, ExitCode
+
+if TYPE_CHECKING:
+    from t1cli.terminal.sandbox.swept import Swept
 
 MAX_TOKEN_FILE_BYTES = 1 << 20
 
@@ -76,7 +80,8 @@ def sweep(
 ) -> int:
     """Destroy the sandboxes that dead owners of this machine have on record below a directory."""
     from t1cli.terminal.sandbox.leases import NODE_PREFIX
-    from t1cli.terminal.sandbox.sweep import sweep_directory
+    from t1cli.terminal.sandbox.sweep import sweep_record
+    from t1cli.terminal.sandbox.swept import Swept
     from t1cli.ui.json_view import print_object
 
     if not place.is_dir():
@@ -84,16 +89,30 @@ def sweep(
     records = sorted(path.parent for path in place.rglob("leases.jsonl"))
     if not records:
         raise BadInput(f"no leases.jsonl below {place}", where="PLACE", hint="runs/NAME/…/sandboxes has one")
-    swept: dict[str, list[str]] = {}
+    swept: dict[str, Swept] = {}
     for record in records:
         # What was leased from servers is theirs to end; the record only has the names.
         is_leased = record.name == "pool" and record.parent.name.startswith(("sandboxes", NODE_PREFIX))
-        swept[str(record)] = list(_sweep_leased(record, url or []) if is_leased else sweep_directory(record))
+        swept[str(record)] = Swept(_sweep_leased(record, url or [])) if is_leased else sweep_record(record)
     if as_json:
-        print_object({"format_version": 1, "swept": swept})
-        return ExitCode.YES
-    for where, names in swept.items():
-        typer.echo(f"{where}: {len(names)} swept" + "".join(f"\n  {name}" for name in names))
+        names = {where: list(found.names) for where, found in swept.items()}
+        failed = {where: dict(found.failed) for where, found in swept.items() if found.failed}
+        print_object({"format_version": 1, "swept": names, "failed": failed})
+    else:
+        for where, found in swept.items():
+            typer.echo(f"{where}: {len(found.names)} swept" + "".join(f"\n  {name}" for name in found.names))
+    return _all_swept(swept)
+
+
+def _all_swept(swept: Mapping[str, Swept]) -> int:
+    """Raises CouldNotAsk with every sandbox that is still there."""
+    left = tuple(
+        Diagnostic(f"{name} is still there: {reason}", where, hint="it stays on record; the same command tries again")
+        for where, found in swept.items()
+        for name, reason in found.failed.items()
+    )
+    if left:
+        raise CouldNotAsk.many(left)
     return ExitCode.YES
 
 
@@ -121,9 +140,12 @@ def _tokens(path: Path) -> tuple[tuple[str, str], ...]:
     """Names and tokens of a `name token` file. BadInput names every line that is none; a token is never shown."""
     try:
         with path.open("rb") as stream:
-            text = stream.read(MAX_TOKEN_FILE_BYTES).decode("utf-8")
+            content = stream.read(MAX_TOKEN_FILE_BYTES + 1)
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}", "--token-file", "one `name token` a line, in UTF-8") from error
+    if len(content) > MAX_TOKEN_FILE_BYTES:
+        raise BadInput(f"more than {MAX_TOKEN_FILE_BYTES} bytes", str(path), "one `name token` a line")
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     hint = "a name, a space, and a token of 16 or more characters"
     wrong = tuple(

@@ -18,6 +18,8 @@ SECRET = "Zq7planted-token-0123456789"
         (f"\nus {SECRET}\n\nthem short\n{SECRET}\n", ["tokens:4", "tokens:5", "16 or more characters"]),
         ("\n \n", ["no token in the file"]),
         (b"\xff\xfe", ["cannot read"]),
+        # Of what is cut off, half a token might be left, and would be taken for a whole one.
+        (f"us {SECRET}\n".encode() + b"#" * (1 << 20), ["more than 1048576 bytes"]),
         (None, ["cannot read"]),
     ],
 )

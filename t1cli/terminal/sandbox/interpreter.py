@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import secrets
@@ -40,8 +39,10 @@ def make_verifier_python(directory: Path) -> VerifierPython:
     aside = directory / f".pyvenv.cfg.{os.getpid()}.{secrets.token_hex(4)}"
     aside.write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n", "utf-8")
     aside.replace(directory / "pyvenv.cfg")
-    with contextlib.suppress(FileExistsError):
-        (directory / "bin" / "python").symlink_to(base)
+    # A directory may be older than this interpreter: the link follows it, as the configuration does.
+    aside = directory / "bin" / f".python.{os.getpid()}.{secrets.token_hex(4)}"
+    aside.symlink_to(base)
+    aside.replace(directory / "bin" / "python")
     for name in _PACKAGES:
         source = _location(name)
         if source is not None:

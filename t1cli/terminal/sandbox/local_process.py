@@ -122,7 +122,7 @@ def end_marked(marker: str) -> int:
     ended = 0
     # A process may fork while its siblings are being killed, so look again until a pass finds none.
     for _ in range(20):
-        found = list(_marked(marker))
+        found = list(marked(marker))
         if not found:
             break
         ended += sum(kill(process) for process in found)
@@ -140,7 +140,8 @@ def remove_tree(root: Path) -> None:
     shutil.rmtree(root, ignore_errors=True)
 
 
-def _marked(marker: str) -> list[ProcessIdentity]:
+def marked(marker: str) -> list[ProcessIdentity]:
+    """The live processes whose environment carries the marker."""
     wanted = f"{MARKER}={marker}".encode()
     found: list[ProcessIdentity] = []
     for entry in Path("/proc").iterdir():

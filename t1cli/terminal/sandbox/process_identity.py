@@ -67,7 +67,10 @@ def children_of(pid: int) -> tuple[int, ...]:
 
 
 def kill(process: ProcessIdentity, *, wait_seconds: float = 5.0) -> bool:
-    """SIGKILL exactly this process and wait until it has ended; False when it was gone already or did not end."""
+    """SIGKILL exactly this process and wait until it has ended; True when that ended it.
+
+    After False it was gone already, or lives on, as one does that waits for a disk: `process.alive` says which.
+    """
     try:
         pidfd = os.pidfd_open(process.pid)
     except OSError:

@@ -13,39 +13,56 @@ from pathlib import Path
 
 from t1cli.terminal.sandbox.harbor.sweep import is_harbor_directory, sweep_leases
 from t1cli.terminal.sandbox.leases import Lease, LeaseBook, owner_matches
-from t1cli.terminal.sandbox.local_process import end_marked, remove_tree
+from t1cli.terminal.sandbox.local_process import end_marked, marked, remove_tree
 from t1cli.terminal.sandbox.process_identity import kill
+from t1cli.terminal.sandbox.swept import Swept
 
 
 def sweep_directory(directory: Path, owner: str | None = None) -> tuple[str, ...]:
-    """Destroy the sandboxes on record in `directory` whose owner is dead; returns their names.
+    """Destroy the sandboxes on record in `directory` whose owner is dead; returns the names of what is gone."""
+    return sweep_record(directory, owner).names_told()
+
+
+def sweep_record(directory: Path, owner: str | None = None) -> Swept:
+    """As `sweep_directory`, with what could not be ended; that stays on record.
 
     `owner` limits it to one full owner or one run id. Sandboxes of a live owner are never touched.
     """
     if not (directory / "leases.jsonl").exists():
-        return ()
+        return Swept()
     if is_harbor_directory(directory):
         return _of_harbor(directory, owner)
     book = LeaseBook(directory)
     left = [lease for lease in book.leases() if not lease.closed and not lease.owner_alive]
-    wanted = [lease for lease in left if owner is None or owner_matches(lease.owner, owner)]
-    for lease in wanted:
-        _destroy(lease, directory)
-        book.closed(lease.name, swept=True)
-    return tuple(lease.name for lease in wanted)
+    gone: list[str] = []
+    failed: dict[str, str] = {}
+    for lease in left:
+        if owner is not None and not owner_matches(lease.owner, owner):
+            continue
+        living = _destroy(lease, directory)
+        if living:
+            failed[lease.name] = f"process {', '.join(map(str, living))} does not end"
+        else:
+            book.closed(lease.name, swept=True)
+            gone.append(lease.name)
+    return Swept(tuple(gone), failed)
 
 
-def _of_harbor(directory: Path, owner: str | None) -> tuple[str, ...]:
+def _of_harbor(directory: Path, owner: str | None) -> Swept:
     # In a thread of its own, because the caller may stand inside an event loop.
     with ThreadPoolExecutor(max_workers=1) as apart:
         return apart.submit(asyncio.run, sweep_leases(directory, owner)).result()
 
 
-def _destroy(lease: Lease, directory: Path) -> None:
+def _destroy(lease: Lease, directory: Path) -> list[int]:
+    """End everything of a sandbox; returns the processes that are still there, and then leaves its directory too."""
     for process in lease.processes:
         kill(process)
+    living = [process.pid for process in lease.processes if process.alive]
     if lease.marker:
         end_marked(lease.marker)
+        living += [process.pid for process in marked(lease.marker)]
         root = directory / lease.name
-        if root.parent == directory and not root.is_symlink():
+        if not living and root.parent == directory and not root.is_symlink():
             remove_tree(root)
+    return sorted(set(living))

@@ -64,8 +64,8 @@ class HarborProvider:
         return await self._or_withdrawn(name, self._create(name, full_owner(owner)))
 
     async def sweep(self, owner: str | None) -> tuple[str, ...]:
-        """End what dead processes of `owner` (null: of anybody) have on record; returns the names that were found."""
-        return await sweep_leases(self.directory, owner)
+        """End what dead processes of `owner` (null: of anybody) have on record; returns the names of what is gone."""
+        return (await sweep_leases(self.directory, owner)).names_told()
 
     async def close(self) -> None:
         """End every sandbox of this provider, and the worker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,16 +10,21 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from t1cli.cli.app import app
+from t1cli.terminal.sandbox.harbor.settings import SETTINGS
 from t1cli.terminal.sandbox.leases import Lease, LeaseBook, full_owner, owner_matches, owner_process
 from t1cli.terminal.sandbox.local import bubblewrap_problem
-from t1cli.terminal.sandbox.local_process import _marked
+from t1cli.terminal.sandbox.local_process import MARKER, marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify, kill, this_process
-from t1cli.terminal.sandbox.sweep import sweep_directory
+from t1cli.terminal.sandbox.sandbox import SandboxError
+from t1cli.terminal.sandbox.sweep import sweep_directory, sweep_record
 
 OWNER = """
 import asyncio, sys
@@ -103,7 +109,7 @@ def test_an_owner_killed_before_it_could_record_the_processes_leaves_none_either
     lease = next(lease for lease in LeaseBook(tmp_path).leases() if lease.name == "half")
     assert lease.marker and not lease.processes
     assert "half" in sweep_directory(tmp_path, "dead-run")
-    wait_until(lambda: not list(_marked(lease.marker)))
+    wait_until(lambda: not list(marked(lease.marker)))
 
 
 def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
@@ -120,6 +126,67 @@ def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
         assert not found.alive and identify(innocent.pid) is None
     finally:
         innocent.kill()
+
+
+def test_what_does_not_end_stays_on_record_until_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process does that waits for a disk: SIGKILL is pending, and the sandbox is not gone."""
+    stuck = subprocess.Popen(["sleep", "600"])
+    hidden = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: "of-this-test"})
+    try:
+        book = LeaseBook(tmp_path)
+        book.ask(Lease("held", "run/999999999/1@deadboot"))
+        book.started("held", (identify(stuck.pid) or this_process(),))
+        book.ask(Lease("marked", "run/999999999/1@deadboot", "of-this-test"))
+        book.ask(Lease("empty", "run/999999999/1@deadboot"))
+        (tmp_path / "marked").mkdir()
+        wait_until(lambda: [process.pid for process in marked("of-this-test")] == [hidden.pid])
+        for room in ("sweep", "local_process"):
+            monkeypatch.setattr(f"t1cli.terminal.sandbox.{room}.kill", lambda process: False)
+        found = sweep_record(tmp_path)
+        assert found.names == ("empty",) and (tmp_path / "marked").is_dir()
+        assert found.failed == {
+            "held": f"process {stuck.pid} does not end",
+            "marked": f"process {hidden.pid} does not end",
+        }
+        assert [lease.name for lease in book.leases() if not lease.closed] == ["held", "marked"]
+        answer = CliRunner().invoke(app, ["pool", "sweep", str(tmp_path), "--json"])
+        assert answer.exit_code == 3 and set(json.loads(answer.stdout)["failed"][str(tmp_path)]) == {"held", "marked"}
+        assert "held is still there" in answer.stderr and "marked is still there" in answer.stderr
+        monkeypatch.undo()
+        assert sweep_record(tmp_path).names == ("held", "marked") and not (tmp_path / "marked").exists()
+    finally:
+        for process in (stuck, hidden):
+            process.kill()
+            process.wait()
+
+
+def test_one_harbor_environment_that_cannot_be_ended_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+
+    class Link:
+        async def call(self, method: str, *, name: str) -> None:
+            asked.append(name)
+            if name == "spoilt":
+                raise SandboxError("its task directory is gone")
+            LeaseBook(tmp_path).closed(name)
+
+        async def close(self) -> None: ...
+
+    async def start(settings: object) -> Link:
+        return Link()
+
+    monkeypatch.setattr("t1cli.terminal.sandbox.harbor.sweep.WorkerLink", SimpleNamespace(start=start))
+    monkeypatch.setattr("t1cli.terminal.sandbox.harbor.sweep.WorkerSettings", dict)
+    (tmp_path / SETTINGS).write_text("{}")
+    for name in ("first", "spoilt", "last"):
+        LeaseBook(tmp_path).ask(Lease(name, "run/999999999/1@deadboot"))
+    found = sweep_record(tmp_path)
+    assert asked == ["first", "spoilt", "last"] and found.names == ("first", "last")
+    assert found.failed == {"spoilt": "its task directory is gone"}
+    # A campaign that starts goes on, and says so.
+    assert sweep_directory(tmp_path) == () and "spoilt of a dead owner is still there" in caplog.text
 
 
 def test_a_sweep_removes_only_what_lies_directly_in_its_directory(tmp_path: Path) -> None:

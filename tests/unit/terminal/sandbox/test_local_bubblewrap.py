@@ -17,7 +17,7 @@ from t1cli.terminal.sandbox.confinement import Confinement
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
 from t1cli.terminal.sandbox.local_bubblewrap import BubblewrapSandbox, create_bubblewrap
-from t1cli.terminal.sandbox.local_process import _marked
+from t1cli.terminal.sandbox.local_process import marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity
 from t1cli.terminal.sandbox.sandbox import SandboxError
 
@@ -344,14 +344,14 @@ def test_a_creation_cancelled_before_process_1_is_known_leaves_no_process(tmp_pa
         confinement, book = _SlowStart(LIMITS, None, None), LeaseBook(tmp_path)
         creating = asyncio.ensure_future(create_bubblewrap("slow", confinement, book, marker=marker))
         async with asyncio.timeout(120):
-            while len(list(_marked(marker))) < 2:
+            while len(list(marked(marker))) < 2:
                 await asyncio.sleep(0.01)
         creating.cancel()
         with pytest.raises(asyncio.CancelledError):
             await creating
 
     asyncio.run(whole())
-    assert list(_marked(marker)) == []
+    assert list(marked(marker)) == []
 
 
 def test_process_1_ends_with_its_owner_whoever_has_signals_for_it(tmp_path: Path) -> None:
