@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -83,6 +84,55 @@ def test_every_row_is_proven_in_every_stage_that_it_names() -> None:
 
 def stages_of(test: str) -> set[str]:
     return next((stages for beginning, stages in STAGES_TESTED.items() if test.startswith(beginning)), set())
+
+
+def test_only_code_that_a_command_or_a_hook_reaches_is_credited() -> None:
+    """A reference that tests alone use catches nothing in a campaign."""
+    commands = data_root() / "t1cli" / "cli"
+    reached = reached_from(*(f"t1cli.cli.{path.stem}" for path in commands.glob("*.py")))
+    credited = {catcher.where for these in catchers().values() for catcher in these if catcher.where.endswith(".py")}
+    unused = {where for where in credited if where.removesuffix(".py").replace("/", ".") not in reached}
+    assert unused == set()
+    words = {word for module in reached for word in words_of(module)}
+    tagged = {c.name for these in catchers().values() for c in these if c.kind == "code" and "." in c.name}
+    assert {name for name in tagged if name.partition(".")[2] not in words} == set()
+
+
+def reached_from(*roots: str) -> set[str]:
+    """Modules that these import, lazily too, or name by a dotted path, as hooks and detached processes are named."""
+    root = data_root()
+    found, waiting = set[str](), list(roots)
+    while waiting:
+        name = waiting.pop()
+        path = next((p for p in module_files(root, name) if p.is_file()), None)
+        if path is None or name in found:
+            continue
+        found.add(name)
+        text = path.read_text(encoding="utf-8")
+        waiting += [name.rpartition(".")[0], *_DOTTED.findall(text)]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                waiting += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+_DOTTED = re.compile(r"\b(?:t1cli|memory_model)(?:\.[a-z_0-9]+)+")
+
+
+def module_files(root: Path, name: str) -> list[Path]:
+    place = root / name.replace(".", "/")
+    return [place.with_suffix(".py"), place / "__main__.py", place / "__init__.py"]
+
+
+def words_of(module: str) -> set[str]:
+    """Names that a module uses: its own definitions are no use."""
+    path = next(p for p in module_files(data_root(), module) if p.is_file())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    texts = {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return names | {text.rpartition(".")[2].rpartition(":")[2] for text in texts if "t1cli." in text}
 
 
 def test_code_and_tests_name_rows_that_exist() -> None:

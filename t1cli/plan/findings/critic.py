@@ -73,12 +73,12 @@ def shared_directory(draft: Draft) -> Iterator[Finding]:
     actor, critic = (posixpath.normpath(path) for path in (checkpoint.actor_dir, checkpoint.critic_dir))
     if not share_files(actor, critic):
         return
-    same = f"actor and critic both save to {actor}: the critic saves last, so every saved iteration of the actor would "
     yield draft.finding(
         "C2",
         "error",
         key="checkpoint.critic_dir",
-        message=f"{same}hold only a value head"
+        message=f"actor and critic both save to {actor}: the critic saves last, so every saved iteration of the actor "
+        "would hold only a value head"
         if actor == critic
         else f"the critic saves to {critic} and the actor to {actor}, one inside the other: whoever copies, moves or "
         "deletes one role's checkpoints takes the other's along",

@@ -1,4 +1,6 @@
-"""Replay through Megatron-core's own RouterReplay: every local router gets the rows of its layer.
+"""Replay through Megatron-core's own RouterReplay, for a trainer of your own: every local router gets its layer's rows.
+
+Under slime nothing here runs: slime replays by itself, with the rows that t1 hands it.
 
 Megatron keeps one RouterReplay per MoE router in a global list, in the order of construction; which layer each belongs
 to is the router's to say. Its targets also pile up in a list for recomputed passes, which is emptied here after each
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MegatronReplay:
-    """The routers of this rank's model chunks, and replay through them (catalogue F2)."""
+    """The routers of this rank's model chunks, and replay through them."""
 
     def __init__(self, chunks: Sequence[Any]) -> None:
         """Raises T1Error when a router would not replay, or when replaying would not be what the sampler did."""

@@ -1,5 +1,7 @@
 """Routing rows as one rank's routers need them: checked against their tokens, then taken through the tokens' order.
 
+For `megatron_routers` and `torch_routers`, and so for a trainer of your own.
+
 Shapes: T tokens of a sequence, L layers, K experts per token, E experts, H tokens that the rank holds.
 """
 
@@ -23,8 +25,6 @@ def local_rows(
 
     The last token of a sequence has no row, as nothing was sampled after it: it and all padding get spread-out experts,
     since no loss and no later token depends on them. Raises WrongRouting for rows that cannot belong to the tokens.
-
-    (catalogue F3)
     """
     import torch
 

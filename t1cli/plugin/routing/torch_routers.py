@@ -1,4 +1,4 @@
-"""Replay for MoE routers in plain torch, without touching their code: only their top-k is substituted.
+"""Replay for MoE routers in plain torch, for a trainer of your own; their code stays, only their top-k is substituted.
 
 While a router's forward runs, `torch.topk` over its experts returns the recorded indices, and the values gathered from
 the scores it was given. Whatever the router does before and after (softmax on either side, sigmoid, a selection bias,

@@ -44,7 +44,10 @@ class CtrfReport:
 
 
 def read_ctrf(content: bytes | None, *, not_before_seconds: float | None = None) -> CtrfReport:
-    """The report in `content` (None: no file). One that says it started before `not_before_seconds` is stale."""
+    """The report in `content` (None: no file). One that says it started before `not_before_seconds` is stale.
+
+    (catalogue R4)
+    """
     if content is None:
         return CtrfReport("missing")
     if len(content) > MAX_BYTES:
@@ -65,10 +68,7 @@ def read_ctrf(content: bytes | None, *, not_before_seconds: float | None = None)
 
 
 def read_ctrf_file(path: Path, *, not_before_seconds: float | None = None) -> CtrfReport:
-    """The report in a host file; one last written before `not_before_seconds` is stale whatever it says.
-
-    (catalogue R4)
-    """
+    """The report in a host file; one last written before `not_before_seconds` is stale whatever it says."""
     try:
         if path.is_symlink() or not path.is_file():
             return CtrfReport("missing")

@@ -46,7 +46,7 @@ class RowLabel:
 def assemble(
     turns: Sequence[Turn], *, label: RowLabel, routing: RoutingUse, text: TextSpace | None = None
 ) -> tuple[TrainingRow, ...]:
-    """The rows of one trial at once. Raises MissingRouting and WrongRouting (catalogue F1)."""
+    """The rows of one trial at once. Raises MissingRouting and WrongRouting."""
     assembler = Assembler(trial_id=label.trial_id, routing=routing, text=text)
     for turn in turns:
         assembler.add(turn)
@@ -54,7 +54,7 @@ def assemble(
 
 
 class Assembler:
-    """The rows of one trial while it runs. Without a text space only strict relations are found."""
+    """The rows of one trial while it runs (catalogue F1). Without a text space only strict relations are found."""
 
     def __init__(self, *, trial_id: str, routing: RoutingUse, text: TextSpace | None = None) -> None:
         self.turns = 0
