@@ -53,6 +53,11 @@ class LineJoiner:
     def __init__(self) -> None:
         self._begun: dict[str, list[str]] = {}
 
+    @property
+    def waits(self) -> bool:
+        """Whether pieces of a line are missing."""
+        return bool(self._begun)
+
     def whole(self, line: str) -> str | None:
         """The line without colours and prefix once it is complete; None while pieces of it are missing."""
         text = _COLOUR.sub("", line)

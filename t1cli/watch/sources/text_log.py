@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from t1cli.launch.metric_names import TRAIN_STEP
+from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, read_line
 from t1cli.watch.logs.classifier import LogClassifier
 from t1cli.watch.logs.scanner import scan
 from t1cli.watch.logs.signatures import minute_of, signatures, stripped
@@ -17,7 +19,6 @@ from t1cli.watch.sources.flat_row import as_number
 from t1cli.watch.sources.source import Row
 
 _VALUE = r"(?:np\.\w+\([^)]*\)|tensor\([^)]*\)|[-+]?(?:nan|inf|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+))"
-_SLIME = re.compile(r"(critic-step|step|rollout|perf|eval) (\d+): \{(.*)\}")
 _PAIR = re.compile(rf"'([^']+)': ({_VALUE})", re.IGNORECASE)
 _VERL = re.compile(r"step:(\d+) - (.*)")
 _VERL_PAIR = re.compile(rf"([\w/@.+-]+):({_VALUE})(?= - |\s*$|\s+\[)", re.IGNORECASE)
@@ -49,6 +50,7 @@ class TextLog:
         self._counter = -1
         self._bar: tuple[str, str] | None = None
         self._step = -1
+        self._joiner = LineJoiner()
         self.finished = False
 
     def poll(self) -> tuple[Row, ...]:
@@ -76,8 +78,13 @@ class TextLog:
             self.log.state.offset = offset + len(chunk)
 
     def _line(self, raw: bytes) -> Iterator[Row]:
-        if not (b"'" in raw or b":" in raw or b"=" in raw or b"|" in raw):
+        if not (self._joiner.waits or b"'" in raw or b":" in raw or b"=" in raw or b"|" in raw):
             return
+        if self._joiner.waits or b": {" in raw:
+            whole = self._joiner.whole(raw.decode("utf-8", "replace"))
+            if whole is None:
+                return
+            raw = whole.encode("utf-8", "replace")
         text = stripped(raw).decode("utf-8", "replace").strip()
         found = self._slime(text) or self._verl(text) or self._prime(text) or self._trl(text) or self._openrlhf(text)
         if found is None:
@@ -93,11 +100,10 @@ class TextLog:
         yield Row(step, values, None if minute is None else minute * 60.0)
 
     def _slime(self, text: str) -> tuple[int, dict[str, float]] | None:
-        found = _SLIME.search(text) if ": {" in text else None
-        if found is None:
+        found = read_line(text) if ": {" in text else None
+        if not isinstance(found, LoggedMetrics):
             return None
-        step = int(found[2]) // self._steps_per_rollout if found[1].endswith("step") else int(found[2])
-        return step, _without_axes(_numbers(_PAIR.findall(found[3])))
+        return found.step // (self._steps_per_rollout if found.axis == TRAIN_STEP else 1), dict(found.values)
 
     def _verl(self, text: str) -> tuple[int, dict[str, float]] | None:
         found = _VERL.match(text) if text.startswith("step:") else None
@@ -136,7 +142,3 @@ def _numbers(pairs: list[tuple[str, str]]) -> dict[str, float]:
             number = float(text)
         found[name] = number
     return found
-
-
-def _without_axes(values: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if name not in ("rollout/step", "train/step", "eval/step")}

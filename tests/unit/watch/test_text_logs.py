@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from t1cli.errors import BadInput
+from t1cli.launch.job_log import JobLog
+from t1cli.launch.metrics_writer import MetricsWriter
+from t1cli.launch.run_directory import RunDirectory
 from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.metrics_file import MetricsFile
 from t1cli.watch.sources.source import Row
@@ -51,6 +54,36 @@ def test_slime_lines_join_both_axes_and_count_collapsed_retries(tmp_path: Path) 
     assert rows[2].values["train/kl_loss"] == 1e-05
     assert "train/step" not in rows[2].values
     assert rows[4].values == {"rollout/raw_reward": 0.5, "log/allocate_429": 4.0}
+
+
+def test_a_run_and_a_mere_log_of_it_read_the_same_metrics(tmp_path: Path) -> None:
+    """Ray passes long lines on in pieces, and slime prints more kinds than two."""
+    ray = "\x1b[36m(RolloutManager pid=4)\x1b[0m "
+    lines = [
+        ray + "[2026-08-21 10:00:00] x.py:1 - perf 3: {'perf/a': 1.0, 'terminal/total_s",
+        "(Trainer pid=5) [2026-08-21 10:00:00] x.py:1 - step 7: {'train/loss': 1.0, 'train/ok': True}",
+        ray + "amples': 2.0, 'b'",
+        ray + ": tensor(3.5)}",
+        ray + "multi_turn 3: {'multi_turn/turns': 4.0}",
+        "passrate 3: {'passrate/p1': 0.5}",
+        "eval 3: {'eval/tb': 0.25}",
+        "a footstep 9: {'a': 1}",
+    ]
+    text = "\n".join(lines) + "\n"
+    watched = [(row.step, row.values, row.time is None) for row in rows_of(tmp_path, text, steps_per_rollout=2)]
+    assert watched == [
+        (3, {"train/loss": 1.0, "train/ok": 1.0}, False),
+        (3, {"perf/a": 1.0, "terminal/total_samples": 2.0, "b": 3.5}, False),
+        (3, {"multi_turn/turns": 4.0}, True),
+        (3, {"passrate/p1": 0.5}, True),
+        (3, {"eval/tb": 0.25}, True),
+    ]
+    run = RunDirectory(tmp_path / "attempt_1")
+    log = JobLog(run, "job", MetricsWriter(run.metrics_jsonl), on_save=lambda save: None)
+    log.write(text)
+    log.close()
+    recorded = MetricsFile(run.metrics_jsonl, steps_per_rollout=2).poll()
+    assert [row.values for row in recorded] == [values for _, values, _ in watched]
 
 
 def test_verl_line(tmp_path: Path) -> None:
