@@ -95,7 +95,7 @@ verify-chat: install ## Prove appended chats on Qwen's real vocabularies, and on
 SLIME_VERSION ?= 0.3.0
 verify-slime: install ## Every launch script of a slime checkout converted, brought back and planned, and its own classes fed: SLIME=PATH.
 	$(BIN)/python tests/verify/slime_checkout.py "$(SLIME)" $(SLIME_VERSION)
-	SLIME_CHECKOUT="$(SLIME)" $(BIN)/python -m pytest -p no:xdist -m slow tests/contract/test_slime_samples.py tests/contract/test_slime_replay.py
+	SLIME_CHECKOUT="$(SLIME)" $(BIN)/python -m pytest -p no:xdist -m slow tests/contract/test_slime_samples.py tests/contract/test_slime_loops.py tests/contract/test_slime_replay.py
 
 verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask a real Ray of two nodes (about 10 minutes).
 	$(BIN)/python tests/perf/measure_preflight.py

@@ -1,51 +1,69 @@
-"""slime's custom generate function: one trial, for loops that are slime's own (fully asynchronous rollouts)."""
+"""slime's custom generate function: one trial, for loops that are slime's own."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of
+from t1cli.plugin.one_trial import OneTrial
+from t1cli.plugin.settings import settings_text
 from t1cli.plugin.task_source import TASK_KEY
-from t1cli.plugin.to_sample import Siblings, lost_sample, to_sample, unit_field, unit_of
+from t1cli.plugin.to_sample import LOST_FOR_GOOD, Siblings, lost_sample, to_sample, unit_field, unit_of
+from t1cli.plugin.trial_book import TrialBook, trial_book
 from t1cli.terminal.rollout.batch import PERMANENT_CAUSES
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
-from t1cli.terminal.rollout.trial import Trial
-from t1cli.terminal.rollout.trial_log import append_trial
 from t1cli.terminal.tasks.task import Task
 
 logger = logging.getLogger(__name__)
-_ATTEMPTS: Final = 5
-"""Tries of one trial that the infrastructure lost; slime's loop itself would run it once."""
 
 
-async def play(args: Any, sample: Any, sampling_params: dict[str, Any], *, evaluation: bool) -> Siblings:
-    """The rows of one trial as Samples with a common group_id. A lost trial is repeated, then handed over untrained.
+async def play(args: Any, sample: Any, sampling_params: dict[str, Any], *, evaluation: bool) -> Any:
+    """The rows of one trial as Samples with a common group_id; `sample` itself, ABORTED, when there are none.
 
+    ABORTED is slime's word for a trial that nobody trains on: its loops discard the group, or play it again.
     `sampling_params` is slime's; the trial samples as the spec says, from which slime's arguments were compiled.
     """
-    campaign = campaign_of(args)
-    if not evaluation:
-        await hold_while_paused(campaign.settings.run, logger.warning)
-    task = _task_of(campaign, sample)
+    campaign, book = campaign_of(args), trial_book(settings_text(args))
+    enough = (lambda: False) if evaluation else _enough(args, book)
+    if not evaluation and campaign.spec.rollout.pipeline == "fully_async":
+        # Elsewhere a rollout waits before it begins; slime's asynchronous worker runs on between them.
+        await hold_while_paused(campaign.settings.run, logger.warning, is_over=enough)
     world = campaign.evaluation_world if evaluation else campaign.world
-    async with world.connect() as engine:
-        for attempt in range(_ATTEMPTS):
-            plan = _plan(campaign, task, sample, attempt)
-            result = await Trial(world, plan, engine).run()
-            append_trial(world.trials_dir / "generated.jsonl", result)
-            if result.outcome.scored or result.outcome.cause in PERMANENT_CAUSES:
-                break
+    try:
+        task, index = _task_of(campaign, sample), int(sample.index or 0)
+        trial = OneTrial(
+            world=world,
+            book=book,
+            plan=lambda: _plan(campaign, task, sample, book.next_attempt(index)),
+            enough=enough,
+            evaluates=evaluation,
+        )
+        result = await trial.settled()
+    except Exception as error:
+        # Some of slime's loops only log it, and would train on without this group.
+        book.fail(error)
+        raise
     return _samples(campaign, sample, result)
 
 
-def _samples(campaign: Campaign, sample: Any, result: TrialResult) -> Siblings:
+def _enough(args: Any, book: TrialBook) -> Callable[[], bool]:
+    """Whether the loop wants no more trials: slime's own word for it, or the end of the session."""
+    from slime.rollout.sglang_rollout import GenerateState  # type: ignore[import-not-found]
+
+    state = GenerateState(args)
+    return lambda: book.over or bool(state.aborted)
+
+
+def _samples(campaign: Campaign, sample: Any, result: TrialResult) -> Any:
     if not result.rows:
         lost_sample(sample).metadata["lost"] = f"{result.outcome.boundary}/{result.outcome.cause}"
+        sample.metadata[LOST_FOR_GOOD] = result.outcome.cause in PERMANENT_CAUSES
         setattr(sample, unit_field(sample), unit_of(sample))
-        return Siblings([sample])
+        return sample
     routing = campaign.spec.rollout.routing_replay and bool(campaign.spec.model.architecture.num_experts)
     made = []
     for row in result.rows:

@@ -3,7 +3,10 @@
 | argument of slime | path |
 |---|---|
 | `--rollout-function-path`, `--eval-function-path` | `t1cli.plugin.hooks.generate_rollout` |
-| `--custom-generate-function-path` (fully async) | `t1cli.plugin.hooks.generate` |
+| `--rollout-function-path` (`engine.rollout_loop: slime`) | `t1cli.plugin.hooks.generate_rollout_by_slime` |
+| `--rollout-function-path` (fully async) | `t1cli.plugin.hooks.generate_rollout_fully_async` |
+| `--custom-generate-function-path` (either) | `t1cli.plugin.hooks.generate` |
+| `--dynamic-sampling-filter-path` (`engine.rollout_loop: slime`) | `t1cli.plugin.hooks.filter_group` |
 | `--data-source-path` | `t1cli.plugin.hooks.TaskSource` |
 | `--custom-reward-post-process-path` (GRPO) | `t1cli.plugin.hooks.group_rewards` |
 | `--rollout-data-postprocess-path` (PPO) | `t1cli.plugin.hooks.explain_variance` |
@@ -34,8 +37,31 @@ def generate_rollout(args: Any, rollout_id: int, data_source: Any, evaluation: b
     return evaluate(args, rollout_id) if evaluation else generate_batch(args, rollout_id)
 
 
+def generate_rollout_by_slime(args: Any, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """One rollout by slime's stock loop, which calls `generate` for each trial; an evaluation as above."""
+    from t1cli.plugin.rollout import evaluate
+    from t1cli.plugin.slime_loops import generate_by_slime
+
+    return evaluate(args, rollout_id) if evaluation else generate_by_slime(args, rollout_id, data_source)
+
+
+def generate_rollout_fully_async(args: Any, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """The next batch of slime's asynchronous worker, whose trials run on over rollouts; an evaluation as above."""
+    from t1cli.plugin.rollout import evaluate
+    from t1cli.plugin.slime_loops import generate_fully_async
+
+    return evaluate(args, rollout_id) if evaluation else generate_fully_async(args, rollout_id, data_source)
+
+
+def filter_group(args: Any, group: list[Any], **more: Any) -> Any:
+    """Whether slime's stock loop keeps a group: not one with a lost trial, nor one that the spec's filter drops."""
+    from t1cli.plugin.slime_loops import filter_group as kept
+
+    return kept(args, group)
+
+
 async def generate(args: Any, sample: Any, sampling_params: dict[str, Any], evaluation: bool = False) -> Any:
-    """One trial for slime's own rollout loops: a list of Samples with one group_id, rewards included."""
+    """One trial for slime's own rollout loops: a list of Samples with one group_id, rewards included, or ABORTED."""
     from t1cli.plugin.generate import play
 
     return await play(args, sample, sampling_params, evaluation=evaluation)

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 VERSION_LAG: Final = "terminal/version_lag"
 """Weight versions that a batch lies behind the trainer when it is trained."""
-_INDEX_STRIDE: Final = 1_000_000
+INDEX_STRIDE: Final = 1_000_000
 """Sample numbers of one rollout; no rollout has more rows."""
 
 
@@ -47,10 +47,10 @@ def generate_batch(args: Any, rollout_id: int) -> Any:
     asyncio.run(hold_while_paused(campaign.settings.run, _LOG.warning))
     result = _run(args, campaign, rollout_id)
     save_rows(campaign.settings.run.rollouts / f"rollout_{rollout_id:06d}.npz", result.rows)
-    lag = _clock(campaign).lag(rollout_id, result.rows)
+    lag = clock_of(campaign).lag(rollout_id, result.rows)
     samples = to_samples(
         result.rows,
-        first_index=rollout_id * _INDEX_STRIDE,
+        first_index=rollout_id * INDEX_STRIDE,
         with_routing=campaign.spec.rollout.routing_replay and bool(campaign.spec.model.architecture.num_experts),
     )
     known = {} if lag is None else {VERSION_LAG: float(lag)}
@@ -77,7 +77,7 @@ def _clock_of(run: str, session: int, rule: LagRule) -> VersionClock:
     return VersionClock(rule)
 
 
-def _clock(campaign: Campaign) -> VersionClock:
+def clock_of(campaign: Campaign) -> VersionClock:
     """The clock of this session, which slime's rollout process keeps from rollout to rollout."""
     rollout, settings = campaign.spec.rollout, campaign.settings
     return _clock_of(str(settings.run.path), settings.session, lag_rule(rollout))

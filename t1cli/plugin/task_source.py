@@ -6,11 +6,13 @@ slime saves and loads a data source's state below `--save` and `--load`; ours is
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from t1cli.plugin.checkpoints.keeper import keep
-from t1cli.plugin.settings import settings_of
+from t1cli.plugin.settings import settings_of, settings_text
+from t1cli.plugin.to_sample import LOST_FOR_GOOD, first_sample
 from t1cli.records import read_json, write_json
 from t1cli.terminal.rollout.draw import tasks_at
 
@@ -31,26 +33,61 @@ class TaskSource:
         assert_own_directories(args, self._settings)
         spec = self._settings.spec
         self._tasks = load_tasks(spec)
+        self._lock = threading.Lock()
         self._position = 0
         self._returned: list[list[Any]] = []
+        self._out: dict[int, int | None] = {}
+        """Positions that are drawn, to the rollout that was done with them; null while none is."""
+        self._settles = False
+        """Whether rollouts say what they are done with; loops of other people's do not."""
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         """`num_samples` groups: those that were given back first, then new ones."""
-        groups, self._returned = self._returned[:num_samples], self._returned[num_samples:]
-        first, self._position = self._position, self._position + num_samples - len(groups)
-        return groups + [self._group(position) for position in range(first, self._position)]
+        with self._lock:
+            groups, self._returned = self._returned[:num_samples], self._returned[num_samples:]
+            first, self._position = self._position, self._position + num_samples - len(groups)
+            groups = groups + [self._group(position) for position in range(first, self._position)]
+            self._out |= dict.fromkeys(group[0].group_index for group in groups)
+        return groups
 
     def add_samples(self, samples: list[list[Any]]) -> None:
-        """Take aborted groups back; they come first again."""
-        self._returned = [*samples, *self._returned]
+        """Take groups back that nobody trains on; they come first again, and are played anew.
+
+        One that every try would lose is not drawn again.
+        """
+        from t1cli.plugin.trial_book import trial_book
+
+        positions = [int(first_sample(group[0]).group_index) for group in samples]
+        again = [p for p, group in zip(positions, samples, strict=True) if not any(map(_lost_for_good, group))]
+        with self._lock:
+            for position in positions:
+                trial_book(settings_text(self._args)).drop(position, "over_sampling")
+                self._out.pop(position, None)
+            self._returned = [*(self._group(position) for position in again), *self._returned]
+
+    @property
+    def under_way(self) -> int:
+        """Groups that are drawn and that no rollout is done with."""
+        with self._lock:
+            return sum(done is None for done in self._out.values())
+
+    def settle(self, rollout_id: int, positions: Iterable[int] | None = None) -> None:
+        """A rollout is done with these groups, whatever became of them; null: with all that are drawn."""
+        with self._lock:
+            self._settles = True
+            for position in list(self._out) if positions is None else positions:
+                if self._out.get(position, rollout_id) is None:
+                    self._out[position] = rollout_id
 
     def save(self, rollout_id: int) -> None:
-        """Record the position, and the groups that were given back, beside the checkpoint of this rollout."""
-        returned = [group[0].group_index for group in self._returned if group]
-        write_json(self._file(self._args.save, rollout_id), {"position": self._position, "returned": returned})
-        if self._settings.spec.rollout.pipeline == "fully_async":
-            # slime's own loop begins each rollout there, so that nothing of ours runs between two of them.
-            keep(self._settings)
+        """Record the position beside the checkpoint of this rollout, and which groups come first after a resume: those
+        that were given back, and those that nothing up to this rollout is done with."""
+        with self._lock:
+            self._out = {p: done for p, done in self._out.items() if done is None or done > rollout_id}
+            returned = [group[0].group_index for group in self._returned if group]
+            unsettled = sorted(self._out) if self._settles else []
+            state = {"position": self._position, "returned": unsettled + returned}
+        write_json(self._file(self._args.save, rollout_id), state)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Go on from the position of a checkpoint; without one the order starts over, and that is said."""
@@ -86,3 +123,7 @@ class TaskSource:
     @staticmethod
     def _file(directory: str, rollout_id: int) -> Path:
         return Path(directory) / "rollout" / f"t1_task_position_{rollout_id}.json"
+
+
+def _lost_for_good(entry: Any) -> bool:
+    return bool((first_sample(entry).metadata or {}).get(LOST_FOR_GOOD))

@@ -16,6 +16,8 @@ from t1cli.terminal.rollout.outcome import StopReason
 from t1cli.terminal.trajectory.row import TrainingRow
 
 _SHORTEST_RESPONSE: Final = 1
+LOST_FOR_GOOD: Final = "lost_for_good"
+"""Key of a lost Sample's metadata: whether another try would be lost, too."""
 
 
 def to_samples(rows: Sequence[TrainingRow], *, first_index: int, with_routing: bool) -> list[list[Any]]:
@@ -87,21 +89,29 @@ def unit_of(sample: Any) -> int:
 class Siblings(list[Any]):
     """One trial's samples for slime's own loops, which nest them into groups as they come.
 
-    slime's fully-async loop sorts groups by the `index` of their first entry (v0.3.0 and v0.3.1,
-    `rollout/fully_async_rollout.py`); a plain list has a method of that name, and the rollout would die of it.
+    They ask an entry for what a Sample has (v0.3.0 and v0.3.1): its `index`, to sort groups
+    (`rollout/fully_async_rollout.py`), where a plain list has a method of that name; its `response` under
+    `--partial-rollout` (`rollout/sglang_rollout.py`), which a list lacks. Either ends the rollout.
     """
 
     index: int  # type: ignore[assignment]
+    response = ""
+    """None to go on with: a group that is given back is played anew."""
 
     def __init__(self, samples: Sequence[Any]) -> None:
         super().__init__(samples)
         self.index = samples[0].index
 
 
-def lost_sample(sample: Any) -> Any:
-    """The Sample that slime's own loops get for a trial that the infrastructure lost: no reward, no loss, no crash.
+def first_sample(entry: Any) -> Any:
+    """The first Sample of a group's entry, which is a Sample or a trial's list of them."""
+    return entry[0] if isinstance(entry, list) else entry
 
-    ABORTED would leave its reward at None, which breaks PPO.
+
+def lost_sample(sample: Any) -> Any:
+    """The Sample that slime's own loops get for a trial without rows: ABORTED, which nobody trains on.
+
+    Should a loop hand it over all the same, there is no loss in it, and no reward of None, which would break PPO.
     """
     from slime.utils.types import Sample
 
@@ -109,7 +119,7 @@ def lost_sample(sample: Any) -> Any:
     sample.response_length = _SHORTEST_RESPONSE
     sample.loss_mask = [0] * _SHORTEST_RESPONSE
     sample.rollout_log_probs = [0.0] * _SHORTEST_RESPONSE
-    sample.reward, sample.remove_sample, sample.status = 0.0, True, Sample.Status.FAILED
+    sample.reward, sample.remove_sample, sample.status = 0.0, True, Sample.Status.ABORTED
     return sample
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from t1cli.cluster.node_actors import NodeActors
+from t1cli.plugin.ask_again import AskAgain
 from t1cli.plugin.campaign import Campaign, open_campaign
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.harness.hold import Hold
@@ -49,12 +50,13 @@ class TrialWorker:
         """One trial, and the tokens that its engine sampled for it."""
         world = self._campaign.evaluation_world if evaluates else self._campaign.world
         async with world.connect() as engine:
-            metered = MeteredEngine(engine, Hold() if holdable else None)
+            again = AskAgain(engine, unless=lambda: False)
+            metered = MeteredEngine(again, Hold() if holdable else None)
             trial = Trial(replace(world, slots=self._slots, run_tag=run_tag), plan, metered)
             task = asyncio.create_task(trial.run())
             self._running[plan.trial_id] = RunningTrial(task, trial, plan, metered)
             try:
-                return Played(await task, metered.sampled_tokens, metered.held_tokens)
+                return Played(await task, metered.sampled_tokens, metered.held_tokens + again.cut_off_tokens)
             finally:
                 del self._running[plan.trial_id]
 

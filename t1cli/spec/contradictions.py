@@ -14,6 +14,7 @@ from t1cli.errors import Diagnostic
 from t1cli.spec.algorithm import GRPO, PPO
 from t1cli.spec.checkpoint import CheckpointSpec
 from t1cli.spec.diagnose import walk
+from t1cli.spec.engine import SlimeEngine
 from t1cli.spec.evaluation import EvaluationSpec
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.hardware import HardwareSpec
@@ -146,6 +147,18 @@ def _continued(rollout: RolloutSpec) -> Iterator[Contradiction]:
             f"`unfinished: continue` under `pipeline: {rollout.pipeline}` trains turns that are {least} weight "
             f"version{'s' if least > 1 else ''} old or older, max_staleness {rollout.max_staleness} forbids them",
             f"at least {least}, or `unfinished: repeat`",
+        )
+
+
+def _loop(blocks: Blocks, tree: Node) -> Iterator[Contradiction]:
+    engine, rollout = blocks.get("engine", SlimeEngine), blocks.get("rollout", RolloutSpec)
+    if engine is None or rollout is None or engine.rollout_loop != "slime" or engine.from_script:
+        return
+    if rollout.unfinished == "continue" and rollout.pipeline != "fully_async":
+        yield Contradiction(
+            "rollout.unfinished",
+            "slime's stock rollout aborts what is unfinished when it has enough, so nothing of it can `continue`",
+            "`drop` or `repeat`, or `engine.rollout_loop: t1`",
         )
 
 
@@ -294,6 +307,7 @@ RULES: tuple[Rule, ...] = (
     _surplus,
     _groups,
     _staleness,
+    _loop,
     _summary,
     _replies,
     _trials,

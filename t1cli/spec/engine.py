@@ -24,6 +24,10 @@ class SlimeEngine(Block):
     """Megatron-LM checkout on the nodes."""
     ray_address: str | None = None
     """Ray dashboard or client address; null takes RAY_ADDRESS."""
+    rollout_loop: Literal["t1", "slime"] = "t1"
+    """Who plays a batch. `t1`: its own loop. `slime`: slime's stock rollout, which calls one trial at a time and does
+    over-sampling, filtering and abort; rows, ledger and metrics are as under `t1`. `pipeline: fully_async` runs on
+    slime's asynchronous worker in either case."""
     mem_fraction_static: float = Field(default=0.7, gt=0.0, lt=1.0)
     """SGLang's share of GPU memory for weights and KV cache."""
     sglang: SGLangSpec = SGLangSpec()

@@ -18,6 +18,9 @@ from t1cli.terminal.harness.chat.families import dialects_of
 # slime v0.3.0's calls of each extension point: positional arguments and keywords.
 CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     paths.GENERATE_ROLLOUT: (("args", "rollout_id", "data_source"), ("evaluation",)),
+    paths.GENERATE_BY_SLIME: (("args", "rollout_id", "data_source"), ("evaluation",)),
+    paths.GENERATE_FULLY_ASYNC: (("args", "rollout_id", "data_source"), ("evaluation",)),
+    paths.FILTER_GROUP: (("args", "group"), ()),
     paths.GENERATE: (("args", "sample", "sampling_params"), ("evaluation",)),
     paths.TASK_SOURCE: (("args",), ()),
     paths.START_TRAINER: (("args",), ()),

@@ -12,7 +12,6 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from t1cli.plugin import hooks
-from t1cli.plugin.to_sample import Siblings
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.trajectory.store import load_rows
 
@@ -58,6 +57,7 @@ def args(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
             save=None,
             load=None,
             tis_clip=2.0,
+            sglang_server_concurrency=64,
         )
         sys.path.remove(str(DOUBLE))
     for name in [name for name in sys.modules if name == "slime" or name.startswith("slime.")]:
@@ -94,25 +94,6 @@ def test_one_trial_for_slimes_own_loops(args: Namespace) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_three_rollouts_of_slimes_own_loop(args: Namespace) -> None:
-    """`pipeline: fully_async`: slime's loop, our trials; one group has two of them, whatever rows they come to."""
-    from slime.ray.rollout import flatten, train_data
-    from slime.rollout.fully_async_rollout import generate_rollout_fully_async
-
-    ours = {**args.t1, "run_dir": str(Path(args.t1["run_dir"]).with_name("attempt_3"))}
-    path = {"custom_generate_function_path": "t1cli.plugin.hooks.generate"}
-    own = Namespace(**{**vars(args), "t1": ours, "n_samples_per_prompt": 2, **path})
-    source, units = hooks.TaskSource(own), []
-    for rollout_id in range(3):
-        samples = flatten(generate_rollout_fully_async(own, rollout_id, source), own.n_samples_per_prompt)
-        raw, shaped = hooks.group_rewards(own, samples)
-        data = train_data(samples, raw, shaped, replay=True)
-        assert len(set(data["group_ids"])) == 2 * own.rollout_batch_size, "the batch is full"
-        units += sorted(set(data["group_ids"]))
-    assert units == list(range(12)), "trials follow the order of the tasks"
-
-
-@pytest.mark.timeout(300)
 def test_a_text_harness_plays_through_the_same_hooks(args: Namespace) -> None:
     """A whole batch, and one trial for slime's own loops: one exact row per trial, as slime wants it."""
     from slime.ray.rollout import flatten, train_data
@@ -130,28 +111,6 @@ def test_a_text_harness_plays_through_the_same_hooks(args: Namespace) -> None:
     ((sample,),) = hooks.TaskSource(text).get_samples(1)
     (one,) = asyncio.run(hooks.generate(text, sample, {}))
     assert flatten([[one]], 1) and one.metadata["round_number"] >= 1
-
-
-def test_a_trial_of_slimes_own_loop_has_the_number_of_its_samples() -> None:
-    from slime.utils.types import Sample
-
-    made = Siblings([Sample(index=7), Sample(index=7)])
-    assert isinstance(made, list) and made.index == 7 and len(made) == 2
-
-
-def test_checkpoints_are_kept_where_slimes_own_loop_leaves_no_other_moment(
-    args: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[Path] = []
-    monkeypatch.setattr("t1cli.plugin.task_source.keep", lambda settings: kept.append(settings.actor_dir))
-    for pipeline in ("sync", "fully_async"):
-        rollout = {**args.t1["spec"]["rollout"], "pipeline": pipeline, "max_staleness": int(pipeline != "sync")}
-        ours = {"spec": {**args.t1["spec"], "rollout": rollout}, "actor_dir": str(tmp_path / pipeline)}
-        saved = Namespace(**{**vars(args), "t1": {**args.t1, **ours, "critic_dir": None}, "load": None})
-        source = hooks.TaskSource(saved)
-        saved.save = str(tmp_path / pipeline)
-        source.save(0)
-    assert kept == [tmp_path / "fully_async"]
 
 
 @pytest.mark.timeout(300)

@@ -8,9 +8,14 @@ from t1cli.slime.arguments.problem import Rule
 from t1cli.slime.arguments.read import Arguments
 
 FULLY_ASYNC_FUNCTION: Final = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
+OWN_FULLY_ASYNC_FUNCTION: Final = "t1cli.plugin.hooks.generate_rollout_fully_async"
+OWN_STOCK_FUNCTION: Final = "t1cli.plugin.hooks.generate_rollout_by_slime"
+"""t1's, which run slime's loops."""
 STOCK_FUNCTION: Final = "slime.rollout.sglang_rollout.generate_rollout"
-ON_GLOBAL_DATA: Final = frozenset({FULLY_ASYNC_FUNCTION, STOCK_FUNCTION, "slime.rollout.sft_rollout.generate_rollout"})
-"""slime's own rollout functions, which assert the global dataset."""
+ON_GLOBAL_DATA: Final = frozenset(
+    {FULLY_ASYNC_FUNCTION, STOCK_FUNCTION, OWN_STOCK_FUNCTION, "slime.rollout.sft_rollout.generate_rollout"}
+)
+"""Rollout functions in which slime asserts the global dataset."""
 
 
 def samples_per_rollout(a: Arguments) -> int:

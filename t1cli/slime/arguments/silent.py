@@ -9,6 +9,7 @@ from t1cli.slime.arguments.megatron import model_parallel, size, world
 from t1cli.slime.arguments.problem import Rule, Severity
 from t1cli.slime.arguments.raises import (
     FULLY_ASYNC_FUNCTION,
+    OWN_FULLY_ASYNC_FUNCTION,
     STOCK_FUNCTION,
     evaluation_function,
     external_engines,
@@ -77,7 +78,7 @@ def _engines_share_gpus(a: Arguments) -> bool:
 
 
 def _evaluates_with_fully_async(a: Arguments) -> bool:
-    return evaluation_function(a).endswith("generate_rollout_fully_async")
+    return evaluation_function(a) == FULLY_ASYNC_FUNCTION
 
 
 def _plays_trials(a: Arguments) -> bool:
@@ -86,7 +87,7 @@ def _plays_trials(a: Arguments) -> bool:
 
 
 def _fully_async(a: Arguments) -> bool:
-    return a.text("rollout_function_path") == FULLY_ASYNC_FUNCTION
+    return a.text("rollout_function_path") in (FULLY_ASYNC_FUNCTION, OWN_FULLY_ASYNC_FUNCTION)
 
 
 # A filter that is ignored trains on other groups than was asked for; the rest costs nothing.

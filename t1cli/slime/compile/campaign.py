@@ -117,6 +117,9 @@ def _hooks(view: View) -> Iterator[Pair]:
     else:
         yield "--custom-reward-post-process-path", (GROUP_REWARDS,)
         yield "--rollout-data-postprocess-path", (MEASURE_MISMATCH,)
+    if view.by_slime and view.spec.rollout.unfinished == "repeat":
+        # slime gives aborted groups back to the data source then; ours draws them anew.
+        yield "--partial-rollout", ()
     if view.moe and view.spec.rollout.routing_replay:
         yield "--custom-megatron-before-log-prob-hook-path", (COUNT_FLIPS,)
 

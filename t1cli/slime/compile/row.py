@@ -47,6 +47,13 @@ class View:
         """Whether `train_async.py` runs it."""
         return self.spec.rollout.pipeline != "sync"
 
+    @property
+    def by_slime(self) -> bool:
+        """Whether slime's stock loop plays a campaign's trials, one call of ours for each."""
+        engine = self.spec.engine
+        stock = engine.kind == "slime" and engine.rollout_loop == "slime" and not engine.from_script
+        return stock and self.spec.rollout.pipeline != "fully_async"
+
     def get(self, key: str) -> Any:
         """A value by its dotted key; None below a block that is null or of another kind."""
         value: Any = self.spec

@@ -6,7 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from t1cli.slime.compile.hooks import FULLY_ASYNC_ROLLOUT, GENERATE, GENERATE_ROLLOUT
+from t1cli.slime.arguments.raises import FULLY_ASYNC_FUNCTION
+from t1cli.slime.compile.hooks import (
+    FILTER_GROUP,
+    GENERATE,
+    GENERATE_BY_SLIME,
+    GENERATE_FULLY_ASYNC,
+    GENERATE_ROLLOUT,
+)
 from t1cli.slime.compile.row import Pair, Reading, Row, Updates, View, switch, text, value, words
 
 P: Final = "engine.prompts"
@@ -28,27 +35,39 @@ def _has_evaluation(view: View) -> bool:
 
 
 def _rollout_function(view: View) -> Sequence[Pair]:
-    if view.spec.rollout.pipeline == "fully_async":
-        return (("--rollout-function-path", (FULLY_ASYNC_ROLLOUT,)),)
-    named = view.get(f"{P}.rollout_function")
+    fully = view.spec.rollout.pipeline == "fully_async"
     if view.from_script:
+        named = view.get(f"{P}.rollout_function") or (FULLY_ASYNC_FUNCTION if fully else None)
         return (("--rollout-function-path", (named,)),) if named else ()
-    return (("--rollout-function-path", (GENERATE_ROLLOUT,)),)
+    own = GENERATE_BY_SLIME if view.by_slime else GENERATE_ROLLOUT
+    return (("--rollout-function-path", (GENERATE_FULLY_ASYNC if fully else own,)),)
 
 
 def _read_rollout_function(reading: Reading) -> Updates:
     named = reading.get("--rollout-function-path")
-    if named == FULLY_ASYNC_ROLLOUT:
-        return {"rollout.pipeline": "fully_async"}
-    return {f"{P}.rollout_function": named} if named is not None else {}
+    fully = {"rollout.pipeline": "fully_async"} if named in (FULLY_ASYNC_FUNCTION, GENERATE_FULLY_ASYNC) else {}
+    if named is None or named == FULLY_ASYNC_FUNCTION:
+        return fully
+    return {f"{P}.rollout_function": named, **fully}
 
 
 def _generate_function(view: View) -> Sequence[Pair]:
     named = view.get(f"{P}.generate_function")
     if view.from_script:
         return (("--custom-generate-function-path", (named,)),) if named else ()
-    fully = view.spec.rollout.pipeline == "fully_async"
-    return (("--custom-generate-function-path", (GENERATE,)),) if fully else ()
+    called = view.spec.rollout.pipeline == "fully_async" or view.by_slime
+    return (("--custom-generate-function-path", (GENERATE,)),) if called else ()
+
+
+def _filter(view: View) -> Sequence[Pair]:
+    """The spec's filter; under slime's stock loop ours, which calls it."""
+    named = FILTER_GROUP if view.by_slime else view.spec.rollout.dynamic_filter
+    return (("--dynamic-sampling-filter-path", (named,)),) if named else ()
+
+
+def _read_filter(reading: Reading) -> Updates:
+    named = reading.get("--dynamic-sampling-filter-path")
+    return {} if named is None else {"rollout.dynamic_filter": named}
 
 
 def _routing_replay(view: View) -> Sequence[Pair]:
@@ -205,12 +224,12 @@ ROWS: Final[tuple[Row, ...]] = (
     value("--rollout-temperature", "rollout.temperature"),
     value("--rollout-top-p", "rollout.top_p"),
     words("--rollout-stop-token-ids", "rollout.stop_token_ids"),
-    value("--dynamic-sampling-filter-path", "rollout.dynamic_filter"),
+    Row(("--dynamic-sampling-filter-path",), ("rollout.dynamic_filter",), _filter, _read_filter),
     Row(("--use-rollout-routing-replay",), ("rollout.routing_replay",), _routing_replay,
         lambda reading: {"rollout.routing_replay": "--use-rollout-routing-replay" in reading}),
-    Row(("--rollout-function-path",), (f"{P}.rollout_function", "rollout.pipeline"), _rollout_function,
-        _read_rollout_function),
-    Row(("--custom-generate-function-path",), (f"{P}.generate_function", "rollout.pipeline"), _generate_function,
+    Row(("--rollout-function-path",), ("engine.rollout_loop", f"{P}.rollout_function", "rollout.pipeline"),
+        _rollout_function, _read_rollout_function),
+    Row(("--custom-generate-function-path",), ("engine.rollout_loop", f"{P}.generate_function"), _generate_function,
         lambda reading: (
             {f"{P}.generate_function": reading["--custom-generate-function-path"]}
             if "--custom-generate-function-path" in reading else {}

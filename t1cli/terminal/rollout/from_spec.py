@@ -98,21 +98,25 @@ def rollout_plan(
     `positions`: where in the stream of tasks the draw stands, when the rollout id does not say it.
     """
     launched = groups_launched(spec)
-    trials = launched * spec.rollout.samples_per_prompt
-    waves = math.ceil(trials / sandbox_capacity(spec.sandbox))
     positions = range(rollout_id * launched, (rollout_id + 1) * launched) if positions is None else positions
     return RolloutPlan(
         rollout_id=rollout_id,
         tasks=tasks_at(tasks, positions, seed=spec.seed, shuffle=spec.tasks.shuffle),
         accept=spec.rollout.batch_size,
         samples_per_prompt=spec.rollout.samples_per_prompt,
-        # Every wave may use its whole wall, and what the last one lost gets one more.
-        refill_seconds=(waves + 1) * spec.rollout.trial_wall_seconds,
+        refill_seconds=refill_seconds(spec),
         # slime needs the full batch.
         allow_short=isinstance(spec.engine, EmbeddedEngine),
         positions=tuple(positions),
         keep=_keep_rule(spec, rollout_id),
     )
+
+
+def refill_seconds(spec: ExperimentSpec) -> float:
+    """How long one rollout repeats what the infrastructure lost."""
+    waves = math.ceil(groups_launched(spec) * spec.rollout.samples_per_prompt / sandbox_capacity(spec.sandbox))
+    # Every wave may use its whole wall, and what the last one lost gets one more.
+    return (waves + 1) * spec.rollout.trial_wall_seconds
 
 
 def groups_launched(spec: ExperimentSpec) -> int:

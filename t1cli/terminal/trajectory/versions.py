@@ -76,6 +76,15 @@ class VersionClock:
         self._rule = rule
         self._first: tuple[int, int] | None = None
 
+    def is_late(self, rollout_id: int, rows: Sequence[TrainingRow]) -> bool:
+        """Whether these rows, trained in this rollout, would lag further than the pipeline allows; asked before `lag`."""
+        versions = [version for row in rows for version in row.weight_versions]
+        if not versions or min(versions) <= UNPUSHED:
+            return False
+        rollout, version = self._first or (rollout_id, max(versions))
+        lag = version + rollout_id - rollout - min(versions)
+        return max(lag, max(versions) - min(versions)) > self._rule.expected(rollout_id - rollout).stop - 1
+
     def lag(self, rollout_id: int, rows: Sequence[TrainingRow]) -> int | None:
         """Versions that the oldest turn lies behind the trainer when the batch is trained; None before any push.
 
@@ -91,7 +100,7 @@ class VersionClock:
         expected = self._rule.expected(rollouts_before)
         if lag not in expected:
             raise T1Error(
-                f"rollout {rollout_id} was sampled {lag} weight versions before the trainer's, expected "
+                f"rollout {rollout_id + 1} was sampled {lag} weight versions before the trainer's, expected "
                 f"{expected.start if len(expected) == 1 else f'0 to {expected.stop - 1}'} under {self._rule.pipeline}: "
                 "the importance ratio would compare the wrong policies",
                 where="rollout.pipeline",

@@ -1,6 +1,7 @@
 """A double of slime's train.py: parses like it, loads hooks like it, trains nothing, and saves like Megatron.
 
-Knobs come from the environment: STUB_TRAIN_SECONDS, STUB_FAIL_AT, STUB_ACTOR_SAVES (0: none).
+Knobs come from the environment: STUB_TRAIN_SECONDS, STUB_FAIL_AT, STUB_ACTOR_SAVES (0: none), STUB_SAMPLES (a
+directory for what each rollout would train on).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import ray
 import torch.distributed as dist
 import yaml
@@ -38,6 +40,8 @@ OPTIONAL = (
     "ckpt-step",
     "reward-key",
     "custom-tis-function-path",
+    "custom-generate-function-path",
+    "dynamic-sampling-filter-path",
     *PATHS,
 )
 SWITCHES = (
@@ -47,6 +51,7 @@ SWITCHES = (
     "override-opt_param-scheduler",
     "keep-old-actor",
     "skip-eval-before-train",
+    "partial-rollout",
 )
 Roles = tuple[Any, Any, Any]
 """Rollout manager, actor, and critic or None."""
@@ -66,7 +71,12 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--data-pad-size-multiplier", type=int, default=128)
     parser.add_argument("--tis-clip", type=float, default=2.0)
     parser.add_argument("--tis-clip-low", type=float, default=0.0)
+    parser.add_argument("--over-sampling-batch-size", type=int)
+    parser.add_argument("--sglang-server-concurrency", type=int, default=512)
+    parser.add_argument("--update-weights-interval", type=int, default=1)
     args, dropped = parser.parse_known_args()
+    args.over_sampling_batch_size = args.over_sampling_batch_size or args.rollout_batch_size
+    args.rollout_global_dataset = True
     print("dropped:", [word for word in dropped if word.startswith("--")], flush=True)
     args.use_critic = args.advantage_estimator == "ppo"
     args.start_rollout_id = None
@@ -97,11 +107,19 @@ class RolloutManager:
         logging.basicConfig(
             level=logging.INFO, format="[%(asctime)s] %(filename)s:%(lineno)d - %(message)s", force=True
         )
-        self.args, self.stack = args, ExitStack()
+        self.args, self.stack, self.version = args, ExitStack(), 0
         self.source = load_function(args.data_source_path)(args)
         self.rollout = load_function(args.rollout_function_path)
         self.evaluation = load_function(args.eval_function_path or args.rollout_function_path)
         self._serve()
+
+    def push(self) -> None:
+        """The next weight version, as slime gives it to its engines: what is being sampled is aborted."""
+        self.version += 1
+        weights = {"model_path": os.environ["STUB_WEIGHTS"], "weight_version": str(self.version)}
+        self._engine("pause_generation", {})
+        self._engine("update_weights_from_disk", weights)
+        self._engine("continue_generation", {})
 
     def generate(self, rollout_id: int) -> dict[str, Any]:
         started = time.time()
@@ -112,6 +130,8 @@ class RolloutManager:
         if self.args.custom_reward_post_process_path:
             raw, shaped = load_function(self.args.custom_reward_post_process_path)(self.args, samples)
         data = train_data(samples, raw, shaped, replay=samples[0].rollout_routed_experts is not None)
+        if directory := os.environ.get("STUB_SAMPLES"):
+            write_samples(Path(directory) / f"rollout_{rollout_id}.json", samples)
         log = {**(output.metrics or {}), "perf/rollout_time": time.time() - started}
         logging.info(f"perf {rollout_id}: {log}")
         return data
@@ -129,6 +149,10 @@ class RolloutManager:
 
     def dispose(self) -> None:
         self.stack.close()
+
+    def _engine(self, path: str, body: dict[str, Any]) -> None:
+        url = f"http://{self.args.sglang_router_ip}:{self.args.sglang_router_port}/{path}"
+        httpx.post(url, json=body, timeout=600, trust_env=False).raise_for_status()
 
     def _serve(self) -> None:
         from t1cli.embedded.server_process import inference_server
@@ -211,6 +235,17 @@ class Trainer:
         print(f"  successfully saved checkpoint from iteration {rollout_id:7d} to {directory} [ t 1/1 ]", flush=True)
 
 
+def write_samples(path: Path, samples: list[Any]) -> None:
+    """What slime would put into its training data, for a test to compare."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = ("group_index", "group_id", "tokens", "response_length", "loss_mask", "rollout_log_probs", "reward")
+    rows = [{name: getattr(sample, name) for name in fields} for sample in samples]
+    for row, sample in zip(rows, samples, strict=True):
+        row["routes"] = sample.rollout_routed_experts.tolist()
+        row["weight_versions"] = [int(version) for version in sample.weight_versions]
+    path.write_text(json.dumps(rows))
+
+
 def mismatch(args: argparse.Namespace, data: dict[str, Any]) -> dict[str, float]:
     """What slime's policy loss reports of the correction; the trainer's log-probs stand a fixed step beside."""
     import torch
@@ -259,6 +294,7 @@ def start(args: argparse.Namespace) -> tuple[Roles, int]:
     starts = ray.get([role.start.remote() for role in (actor, critic) if role is not None])
     first = args.start_rollout_id if args.start_rollout_id is not None else starts[-1]
     ray.get(manager.load.remote(first - 1))
+    ray.get(manager.push.remote())
     return (manager, actor, critic), first
 
 
@@ -272,6 +308,7 @@ def train(args: argparse.Namespace) -> None:
             ray.get(manager.eval.remote(0))
         data = ray.get(manager.generate.remote(rollout_id))
         step(args, roles, rollout_id, data)
+        ray.get(manager.push.remote())
         if args.eval_interval and (rollout_id + 1) % int(args.eval_interval) == 0:
             ray.get(manager.eval.remote(rollout_id))
     ray.get(manager.dispose.remote())

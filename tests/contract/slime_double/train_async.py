@@ -11,12 +11,15 @@ from train import parse_args, start, step
 def train(args: argparse.Namespace) -> None:
     roles, first = start(args)
     manager = roles[0]
-    ahead = manager.generate.remote(first)
+    data = ray.get(manager.generate.remote(first))
     for rollout_id in range(first, args.num_rollout):
-        data = ray.get(ahead)
-        if rollout_id + 1 < args.num_rollout:
-            ahead = manager.generate.remote(rollout_id + 1)
+        more = rollout_id + 1 < args.num_rollout
+        ahead = manager.generate.remote(rollout_id + 1) if more else None
         step(args, roles, rollout_id, data)
+        if ahead is not None:
+            # Weights are pushed between two rollouts; trials of a worker that runs on are in their midst.
+            data = ray.get(ahead)
+        ray.get(manager.push.remote())
         if args.eval_interval and (rollout_id + 1) % int(args.eval_interval) == 0:
             ray.get(manager.eval.remote(rollout_id))
     ray.get(manager.dispose.remote())

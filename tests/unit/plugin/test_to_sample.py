@@ -78,10 +78,9 @@ def test_the_mask_and_log_probs_are_those_of_the_response() -> None:
     assert sample.status is Sample.Status.COMPLETED and sample.metadata["round_number"] == 2
 
 
-def test_a_lost_trial_has_a_reward_and_no_loss() -> None:
-    from slime.ray.rollout import train_data
+def test_a_lost_trial_is_aborted_and_would_do_no_harm_all_the_same() -> None:
     from slime.utils.types import Sample
 
     sample = lost_sample(Sample(index=1, group_index=0))
-    train_data([sample], [sample.reward], [sample.reward], replay=False)
-    assert sample.loss_mask == [0] and sample.status is Sample.Status.FAILED
+    assert sample.status is Sample.Status.ABORTED and sample.remove_sample
+    assert sample.reward == 0.0 and sample.loss_mask == [0] and sample.response_length == 1

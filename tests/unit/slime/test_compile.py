@@ -53,7 +53,8 @@ def test_every_row_speaks_of_real_keys_and_real_flags() -> None:
 def test_dotted_paths_given_to_slime_exist() -> None:
     hooks = (Path(__file__).parents[3] / "t1cli/plugin/hooks.py").read_text()
     for name in ("t1-strategy15k", "qwen3-8b-grpo"):
-        for word in compiled("rollout.pipeline=fully_async", name=name).argv:
+        words = compiled("rollout.pipeline=fully_async", name=name).argv
+        for word in (*words, *compiled("engine.rollout_loop=slime", name=name).argv):
             if word.startswith("t1cli.plugin.hooks."):
                 function = word.rpartition(".")[2]
                 assert re.search(rf"def {function}\(|\"{function}\"", hooks), word
@@ -93,12 +94,30 @@ def test_the_first_evaluation_of_an_asynchronous_campaign_is_a_job_of_its_own() 
     assert compiled(name="qwen3-8b-grpo").evaluation_argv is None
 
 
-def test_fully_async_goes_through_slimes_own_rollout() -> None:
+def test_fully_async_goes_through_slimes_own_worker() -> None:
     found = compiled("rollout.pipeline=fully_async", "rollout.max_staleness=2")
-    assert value(found, "--rollout-function-path").endswith("generate_rollout_fully_async")
+    assert value(found, "--rollout-function-path") == "t1cli.plugin.hooks.generate_rollout_fully_async"
     assert value(found, "--custom-generate-function-path") == "t1cli.plugin.hooks.generate"
     assert value(found, "--eval-function-path") == "t1cli.plugin.hooks.generate_rollout"
+    assert value(found, "--dynamic-sampling-filter-path") is None
     assert not ids(found)
+    filtered = compiled("rollout.pipeline=fully_async", "rollout.max_staleness=2", "rollout.dynamic_filter=own.filter")
+    assert "T-noop" in ids(filtered), "nothing filters there"
+
+
+def test_slimes_stock_loop_plays_single_trials_where_the_spec_says_so() -> None:
+    found = compiled("engine.rollout_loop=slime", "rollout.dynamic_filter=own.filters.some")
+    assert value(found, "--rollout-function-path") == "t1cli.plugin.hooks.generate_rollout_by_slime"
+    assert value(found, "--custom-generate-function-path") == "t1cli.plugin.hooks.generate"
+    assert value(found, "--eval-function-path") == "t1cli.plugin.hooks.generate_rollout"
+    assert value(found, "--dynamic-sampling-filter-path") == "t1cli.plugin.hooks.filter_group"
+    assert value(found, "--partial-rollout") is None and not ids(found)
+    assert value(compiled("engine.rollout_loop=slime"), "--dynamic-sampling-filter-path") is not None
+    again = compiled("engine.rollout_loop=slime", "rollout.unfinished=repeat")
+    assert value(again, "--partial-rollout") is True and not ids(again)
+    assert value(compiled("rollout.unfinished=repeat"), "--partial-rollout") is None
+    both = compiled("engine.rollout_loop=slime", "rollout.pipeline=fully_async", "rollout.max_staleness=2")
+    assert value(both, "--rollout-function-path") == "t1cli.plugin.hooks.generate_rollout_fully_async" and not ids(both)
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,11 @@ def test_overrides_that_are_wrong(base: str, problems: Break, override: str, mes
             "unfinished",
             "nothing is unfinished under `pipeline: fully_async`",
         ),
+        (
+            ["engine={kind: slime, rollout_loop: slime}", "rollout.unfinished=continue", "rollout.max_staleness=1"],
+            "unfinished",
+            "slime's stock rollout aborts what is unfinished",
+        ),
         (["rollout.summary.trigger_tokens=9"], "summary.trigger_tokens", "without summaries"),
         (
             ["rollout.summary={kind: summarize, trigger_tokens: 600, max_new_tokens: 9}"],

@@ -15,7 +15,7 @@ def flatten(groups: list[Any], per_prompt: int) -> list[Sample]:
     for group in groups:
         assert isinstance(group, list) and len(group) == per_prompt, "a group is not complete"
         for siblings in (entry for entry in group if isinstance(entry, list) and len(entry) > 1):
-            ids = {sample.group_id for sample in siblings}
+            ids = {_unit(sample) for sample in siblings}
             assert len(ids) == 1 and None not in ids, "siblings without a common group_id"
     flat: list[Any] = groups
     while isinstance(flat[0], list):
@@ -48,7 +48,12 @@ def train_data(samples: list[Sample], raw: list[float], shaped: list[float], *, 
         "loss_masks": [sample.loss_mask for sample in samples],
         "response_lengths": [sample.response_length for sample in samples],
         "total_lengths": [len(sample.tokens) for sample in samples],
-        "group_ids": [s.group_id if s.group_id is not None else s.index for s in samples],
+        "group_ids": [_unit(s) if _unit(s) is not None else s.index for s in samples],
         "tokens": [sample.tokens for sample in samples],
         "rollout_log_probs": [sample.rollout_log_probs for sample in samples],
     }
+
+
+def _unit(sample: Any) -> Any:
+    # v0.3.1 calls it `rollout_id`, for a test that brings v0.3.1's own Sample.
+    return sample.group_id if hasattr(sample, "group_id") else sample.rollout_id
