@@ -1,4 +1,4 @@
-"""F1, F7, C10: chats that cannot be appended to, a KL term that fights routing replay, two ways of thinking."""
+"""F1, F6, F7, C10: chats that cannot be appended to, a KL term that fights routing replay, two ways of thinking."""
 
 from __future__ import annotations
 
@@ -57,4 +57,40 @@ def thinking_differs(draft: Draft) -> Iterator[Finding]:
         )
 
 
-RULES = (kl_under_routing_replay, chats_rendered_as_a_whole, thinking_differs)
+def no_gate_before_the_first_step(draft: Draft) -> Iterator[Finding]:
+    """F6: where slime takes log-probs from the loss itself, nothing is known of the gap before the first step."""
+    rollout = draft.spec.rollout
+    if rollout.first_gap_limit is None or not _log_probs_of_the_loss(draft):
+        return
+    kind = draft.spec.algorithm.correction.kind
+    yield draft.finding(
+        "T-gate",
+        "warning",
+        key="rollout.first_gap_limit",
+        message=f"a gap above {rollout.first_gap_limit:g} between trainer and sampler stops nothing here: with one "
+        f"step per rollout, no critic, no KL and `correction.kind: {kind}` slime has no log-prob pass before it",
+        fix="--set algorithm.correction.kind=record (one forward pass more), or --set rollout.first_gap_limit=null",
+    )
+
+
+def _log_probs_of_the_loss(draft: Draft) -> bool:
+    """Whether slime leaves the old log-prob pass out (v0.3.0 and v0.3.1, `actor.py:train_actor`)."""
+    spec, engine = draft.spec, draft.spec.engine
+    algorithm, rollout = spec.algorithm, spec.rollout
+    if engine.kind != "slime" or algorithm.kind != "grpo":
+        return False
+    replays = rollout.routing_replay and spec.model.architecture.num_experts > 0
+    keeps_old = rollout.pipeline != "sync" if algorithm.keep_old_actor is None else algorithm.keep_old_actor
+    return (
+        algorithm.loss == "policy_loss"
+        and algorithm.estimator != "gspo"
+        and algorithm.steps_per_rollout == 1
+        and algorithm.kl_reward_coef == 0
+        and algorithm.correction.kind != "record"
+        and not keeps_old
+        # v0.3.0 makes the pass under replay; later versions replay in the loss.
+        and not (replays and engine.version == "0.3.0")
+    )
+
+
+RULES = (kl_under_routing_replay, chats_rendered_as_a_whole, thinking_differs, no_gate_before_the_first_step)

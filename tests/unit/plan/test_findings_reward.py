@@ -7,6 +7,22 @@ import pytest
 T1, GRPO = "t1-strategy15k", "qwen3-8b-grpo"
 
 
+@pytest.mark.catalogue("F6")
+def test_a_gate_that_slime_has_no_log_probs_for_is_said(findings_of) -> None:
+    one = ("rollout.pipeline=sync", "rollout.max_staleness=0", "algorithm.steps_per_rollout=1")
+    none = (*one, "algorithm.correction.kind=none")
+    (found,) = findings_of("T-gate", GRPO, *none)
+    assert found.severity == "warning" and "correction.kind=record" in found.fix
+    assert findings_of("T-gate", GRPO, *one, "algorithm.correction.kind=apply")
+    assert findings_of("T-gate", GRPO, *one, "algorithm.correction.kind=record") == [], (
+        "what is recorded has a pass of its own"
+    )
+    assert findings_of("T-gate", GRPO, *none, "rollout.first_gap_limit=null") == []
+    assert findings_of("T-gate", GRPO, *none, "algorithm.steps_per_rollout=2") == []
+    assert findings_of("T-gate", GRPO, *none, "algorithm.keep_old_actor=true") == []
+    assert findings_of("T-gate", T1, "algorithm.correction.kind=none") == [], "a critic needs the old log-probs"
+
+
 @pytest.mark.catalogue("F7")
 def test_F7_kl_under_routing_replay(findings_of):
     assert findings_of("F7", T1) == []
