@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from t1cli.terminal.harness.observation import fitted, observation_text
 from t1cli.terminal.harness.summary import Summarizer, SummaryCounts
 from t1cli.terminal.rollout.outcome import StopReason
 from t1cli.terminal.sandbox.sandbox import Sandbox, SandboxError
+from t1cli.terminal.seeds import request_seed
 from t1cli.terminal.trajectory.row import Turn
 
 
@@ -119,7 +119,7 @@ class BuiltinAgent:
             temperature=self._limits.temperature,
             top_p=self._limits.top_p,
             stop_ids=self._template.stop_ids,
-            seed=_turn_seed(self._seed, name.removeprefix("t")),
+            seed=request_seed(self._seed, name.removeprefix("t")),
         )
         try:
             async with self._hold.until(deadline):
@@ -220,7 +220,3 @@ def _turn(ids: tuple[int, ...], generation: Generation, text: str) -> Turn:
         finish_reason=generation.finish_reason,
         weight_version=generation.weight_version,
     )
-
-
-def _turn_seed(seed: int, turn: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}:{turn}".encode()).digest()[:4], "big") >> 1

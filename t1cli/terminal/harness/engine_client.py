@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from t1cli.terminal.backoff import RETRIED_STATUS, backoff_seconds
 from t1cli.terminal.harness.engine import EngineError, Generation, Sampling
 from t1cli.terminal.harness.shielded import finish
 from t1cli.terminal.harness.wire import generation_of, request_body, sampled_tokens
@@ -19,11 +19,6 @@ from t1cli.terminal.trajectory.routing import RoutingShape
 
 if TYPE_CHECKING:
     import httpx
-
-# Answers that a healthy engine gives while it restarts, drains or is full. Asking again cannot run a command twice,
-# because the commands of a reply run only after the reply has arrived.
-RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
-
 
 # httpx walks all connections for every idle one at each request: with 60 kept, a request costs 7 ms of CPU, with 8 it
 # costs 1.4, new connections included (measured, httpx 0.28).
@@ -159,6 +154,7 @@ class EngineClient:
             if answer.status_code == 200:
                 return _json_object(answer)
             problem = EngineError(f"engine_http_{answer.status_code}", answer.text[:200])
+            # Asking again cannot run a command twice: those of a reply run only after the reply has arrived.
             if answer.status_code not in RETRIED_STATUS:
                 break
         raise problem
@@ -178,9 +174,9 @@ class EngineClient:
     async def _back_off(self, attempt: int, abandoned: asyncio.Event) -> bool:
         """Wait before a retry; False when the request was abandoned meanwhile."""
         self.retries += 1
-        ceiling = min(self._times.max_backoff_seconds, self._times.first_backoff_seconds * 2.0 ** (attempt - 1))
+        first, longest = self._times.first_backoff_seconds, self._times.max_backoff_seconds
         try:
-            await asyncio.wait_for(abandoned.wait(), ceiling * random.uniform(0.5, 1.0))
+            await asyncio.wait_for(abandoned.wait(), backoff_seconds(attempt, first=first, longest=longest))
         except TimeoutError:
             return True
         return False

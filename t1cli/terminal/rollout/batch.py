@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from t1cli.terminal.backoff import backoff_seconds
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.harness.hold import Hold
 from t1cli.terminal.rollout.group_filter import Drops
@@ -29,6 +28,7 @@ from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
 from t1cli.terminal.rollout.trial_log import append_trial, log_path
 from t1cli.terminal.rollout.world import TrialWorld
+from t1cli.terminal.seeds import seed_of
 from t1cli.terminal.tasks.task import Task
 from t1cli.terminal.trajectory.audit import Account
 
@@ -186,14 +186,14 @@ class _Rollout:
             group_id=group_id,
             sample=sample,
             attempt=attempt,
-            seed=int.from_bytes(hashlib.sha256(f"{self.world.seed}:{within}".encode()).digest()[:4], "big"),
+            seed=seed_of(self.world.seed, within),
         )
 
     async def _after_backoff(self, trial: PlayableTrial) -> TrialResult:
         if trial.plan.attempt:
-            ceiling = self.plan.first_backoff_seconds * 2.0 ** min(trial.plan.attempt - 1, 20)
+            first, longest = self.plan.first_backoff_seconds, self.plan.max_backoff_seconds
             try:
-                await asyncio.sleep(min(self.plan.max_backoff_seconds, ceiling) * random.uniform(0.5, 1.0))
+                await asyncio.sleep(backoff_seconds(trial.plan.attempt, first=first, longest=longest))
             except asyncio.CancelledError:
                 return trial.cancelled_result()
         return await trial.run()

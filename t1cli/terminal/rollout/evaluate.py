@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.rollout.trial import Trial
 from t1cli.terminal.rollout.trial_log import append_trial
 from t1cli.terminal.rollout.world import TrialWorld
+from t1cli.terminal.seeds import seed_of
 from t1cli.terminal.tasks.task import Task
 
 
@@ -128,5 +128,5 @@ def _trial_plan(world: TrialWorld, plan: EvaluationPlan, place: Sequence[int]) -
         group_id=index,
         sample=repeat,
         attempt=attempt,
-        seed=int.from_bytes(hashlib.sha256(f"{world.seed}:{within}".encode()).digest()[:4], "big"),
+        seed=seed_of(world.seed, within),
     )

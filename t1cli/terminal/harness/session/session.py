@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from t1cli.terminal.harness.session.chat_request import (
 )
 from t1cli.terminal.harness.session.history import Found, History, Node, links_of, next_link
 from t1cli.terminal.harness.session.report import SessionReport, Way
+from t1cli.terminal.seeds import request_seed
 from t1cli.terminal.trajectory.row import Turn
 
 
@@ -169,7 +169,7 @@ class Session:
             temperature=limits.temperature,
             top_p=limits.top_p,
             stop_ids=self._renderer.stop_ids,
-            seed=_request_seed(self._seed, self._requests),
+            seed=request_seed(self._seed, self._requests),
         )
 
     async def _generate(self, ids: tuple[int, ...], sampling: Sampling) -> Generation:
@@ -247,7 +247,3 @@ def _departure(messages: Sequence[Message], found: Found | None, turn: int) -> s
     if first is None:
         return f"turn {turn}: a chat of {len(messages)} messages that begins unlike any before"
     return f"turn {turn}: message {first}, an assistant's, is not what was sampled after the {known} messages before it"
-
-
-def _request_seed(seed: int, request: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}:{request}".encode()).digest()[:4], "big") >> 1

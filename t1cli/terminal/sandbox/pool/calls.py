@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from t1cli.terminal.backoff import backoff_seconds
 
 if TYPE_CHECKING:
     import httpx
@@ -56,9 +57,7 @@ class Pause:
         if now < self.until_seconds:
             return
         self.refusals += 1
-        doubled = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self.refusals - 1, 20))
-        wanted = min(max(doubled, retry_after_seconds or 0.0), LONGEST_PAUSE_SECONDS)
-        self.until_seconds = now + wanted * random.uniform(0.5, 1.0)
+        self.until_seconds = now + _pause_seconds(self.refusals, asked=retry_after_seconds or 0.0)
 
     def answered(self) -> None:
         """The server gave a lease."""
@@ -102,7 +101,7 @@ class ServerCalls:
                 said = isinstance(problem, ServerSaid) and (problem.code or problem.status < 500)
                 if said or attempt == attempts - 1:
                     raise
-                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
+                await asyncio.sleep(_pause_seconds(attempt + 1))
         raise AssertionError("no attempt")
 
     async def close(self) -> None:
@@ -133,6 +132,10 @@ class ServerCalls:
                 trust_env=False,
             )
         return self._http
+
+
+def _pause_seconds(failures: int, *, asked: float = 0.0) -> float:
+    return backoff_seconds(failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS, asked=asked)
 
 
 def _content(response: httpx.Response) -> dict[str, Any]:

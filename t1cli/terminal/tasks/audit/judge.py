@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from t1cli.errors import BadInput
+from t1cli.terminal.backoff import RETRIED_STATUS, backoff_seconds
 from t1cli.terminal.tasks.audit.files import TaskFiles
 from t1cli.terminal.tasks.audit.verdict import Malformed, Verdict, verdict_of
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "T1_JUDGE_KEY"
 """Environment variable that holds an endpoint's key; there is no other way to give one."""
-
-_RETRIED_STATUS = frozenset((408, 429, 500, 502, 503, 504))
 
 
 class JudgeAway(Exception):
@@ -87,8 +85,8 @@ class Judge:
         problem = ""
         for attempt in range(self._times.tries):
             if attempt:
-                ceiling = min(self._times.max_backoff_seconds, self._times.first_backoff_seconds * 2.0 ** (attempt - 1))
-                await asyncio.sleep(ceiling * random.uniform(0.5, 1.0))
+                first, longest = self._times.first_backoff_seconds, self._times.max_backoff_seconds
+                await asyncio.sleep(backoff_seconds(attempt, first=first, longest=longest))
             reply, problem = await self._post(messages)
             if reply is not None:
                 return reply
@@ -108,7 +106,7 @@ class Judge:
         if reply.status_code == 200:
             return reply, ""
         said = self._hushed(f"HTTP {reply.status_code}: {reply.text[:200]}")
-        if reply.status_code not in _RETRIED_STATUS:
+        if reply.status_code not in RETRIED_STATUS:
             raise JudgeAway(said)
         return None, said
 
