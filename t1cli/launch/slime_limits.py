@@ -14,7 +14,7 @@ from t1cli.spec.experiment import ExperimentSpec
 
 def refuse_low_limits(jobs: Jobs, spec: ExperimentSpec, *, accepted: Collection[str], progress: Progress) -> None:
     """Raise Refused with how to restart Ray where a running limit is too low; what cannot be read is said."""
-    trials = (spec.rollout.over_sampling_batch_size or spec.rollout.batch_size) * spec.rollout.samples_per_prompt
+    trials = spec.rollout.groups_launched * spec.rollout.samples_per_prompt
     try:
         low = too_low(open_files(jobs), trials)
     except (CouldNotAsk, Refused) as problem:

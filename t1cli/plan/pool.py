@@ -43,8 +43,7 @@ class PoolShape:
 
 def rollout_demand(spec: ExperimentSpec) -> Demand:
     """What one rollout launches. A pipelined rollout still has one batch of trials alive at a time."""
-    groups = spec.rollout.over_sampling_batch_size or spec.rollout.batch_size
-    return Demand(groups=groups, samples=spec.rollout.samples_per_prompt)
+    return Demand(groups=spec.rollout.groups_launched, samples=spec.rollout.samples_per_prompt)
 
 
 def pool_shape(sandbox: PoolSandbox) -> PoolShape:
@@ -115,5 +114,5 @@ def _closing_leases(spec: ExperimentSpec) -> int:
     """Cancelled surplus trials whose sandboxes may still be closing when a pipelined next rollout starts."""
     if spec.rollout.pipeline == "sync":
         return 0
-    surplus = (spec.rollout.over_sampling_batch_size or spec.rollout.batch_size) - spec.rollout.batch_size
+    surplus = spec.rollout.groups_launched - spec.rollout.batch_size
     return max(0, surplus) * spec.rollout.samples_per_prompt

@@ -39,9 +39,7 @@ def plan_schedule(spec: ExperimentSpec, *, topology: Topology, pool: PoolPlan) -
         gpu_hours_per_step=None if gpu_hours is None else gpu_hours / rollout.num_rollouts,
         gpu_hours_per_day=topology.total_gpus * 24.0,
         cost=None if gpu_hours is None or price is None else gpu_hours * price,
-        epochs_drawn=rollout.num_rollouts
-        * (rollout.over_sampling_batch_size or rollout.batch_size)
-        / spec.tasks.card.num_tasks,
+        epochs_drawn=rollout.num_rollouts * rollout.groups_launched / spec.tasks.card.num_tasks,
         samples_per_step=global_batch_size(spec),
     )
 

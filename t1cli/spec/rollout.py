@@ -82,3 +82,8 @@ class RolloutSpec(Block):
     """Measured or expected wall time of one rollout, for the schedule; null leaves it out."""
     expected_train_seconds: NonNegativeFloat | None = None
     """Measured or expected wall time of one training step, for the schedule."""
+
+    @property
+    def groups_launched(self) -> int:
+        """Groups that one rollout launches, the surplus included."""
+        return self.over_sampling_batch_size or self.batch_size

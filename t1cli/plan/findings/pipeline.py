@@ -143,7 +143,7 @@ def filter_without_surplus(draft: Draft) -> Iterator[Finding]:
     # slime's own loop, which runs under fully_async, knows no filter: T-noop refuses it there.
     if rollout.dynamic_filter is None or rollout.pipeline == "fully_async":
         return
-    if (rollout.over_sampling_batch_size or rollout.batch_size) > rollout.batch_size:
+    if rollout.groups_launched > rollout.batch_size:
         return
     yield draft.finding(
         "T-filter",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from t1cli.plan.draft import Draft
 from t1cli.plan.plan import Finding
 from t1cli.spec.reward import MultiplicativeLength
+from t1cli.spec.reward_scale import fits
 
 # The report's post-mortem: a dense reward keeps its order only if turns up to here cost nothing.
 LONGEST_FREE_ZONE_TURNS = 25
@@ -74,7 +75,7 @@ def drifting_target(draft: Draft) -> Iterator[Finding]:
 def scale_off_the_pool(draft: Draft) -> Iterator[Finding]:
     """R2: a scale far from the pool's 90th percentile squeezes rewards together or blows them up."""
     reward, p90 = draft.spec.reward, draft.spec.tasks.card.tests_p90
-    if reward.kind != "ctrf_count" or reward.scale_per_batch or p90 is None or 0.5 <= reward.scale / p90 <= 2:
+    if reward.kind != "ctrf_count" or reward.scale_per_batch or p90 is None or fits(reward.scale, p90):
         return
     yield draft.finding(
         "R2",

@@ -66,7 +66,7 @@ def balance(context: Context) -> Saw:
     sandbox = context.spec.sandbox
     if not isinstance(sandbox, PoolSandbox) or sandbox.routing != "hash" or len(sandbox.urls) < 2:
         return skipped("no hash routing over several servers")
-    groups = context.spec.rollout.over_sampling_batch_size or context.spec.rollout.batch_size
+    groups = context.spec.rollout.groups_launched
     names = _task_keys(context)
     overflowing, worst = draw_bins(
         names, groups=groups, servers=len(sandbox.urls), slots=sandbox.max_tasks, seed=context.spec.seed

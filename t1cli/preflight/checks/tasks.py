@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 
 from t1cli.errors import BadInput
 from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
 from t1cli.preflight.task_pool import tasks_of
+from t1cli.spec.reward_scale import LEAST, MOST, fits, ninetieth
 from t1cli.spec.sandbox import LocalSandbox
 
 
@@ -54,15 +56,15 @@ def test_counts(context: Context) -> Saw:
     reward = context.spec.reward
     if reward.kind != "ctrf_count":
         return skipped(f"reward.kind is {reward.kind}: no scale")
-    counts = sorted(task.expected_tests for task in tasks_of(context) if task.expected_tests)
+    counts = [task.expected_tests for task in tasks_of(context) if task.expected_tests]
     if not counts:
         return skipped(f"no task declares expected_tests; `{context.check_tasks}` counts them")
-    median, ninth = counts[len(counts) // 2], counts[min(len(counts) - 1, round(0.9 * (len(counts) - 1)))]
-    found = f"tests per task: median {median}, p90 {ninth}, most {counts[-1]}; S = {reward.scale:g}"
-    wanted = "S near the 90th percentile, between a half and five times it"
-    if 0.5 * ninth <= reward.scale <= 5 * ninth:
+    p90 = ninetieth(counts)
+    found = f"tests per task: median {median(counts):g}, p90 {p90:g}, most {max(counts)}; S = {reward.scale:g}"
+    wanted = f"S near the 90th percentile, between {LEAST:g} and {MOST:g} times it"
+    if reward.scale_per_batch or fits(reward.scale, p90):
         return passed(found, wanted)
-    fix = f"--set reward.scale={max(1, ninth)}; it must stay the same for the whole campaign"
+    fix = f"--set reward.scale={p90:g}; it must stay the same for the whole campaign"
     return warned(found, wanted, fix)
 
 

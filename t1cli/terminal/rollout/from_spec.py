@@ -121,7 +121,7 @@ def refill_seconds(spec: ExperimentSpec) -> float:
 
 def groups_launched(spec: ExperimentSpec) -> int:
     """Groups that one rollout launches, the surplus included."""
-    return spec.rollout.over_sampling_batch_size or spec.rollout.batch_size
+    return spec.rollout.groups_launched
 
 
 def _keep_rule(spec: ExperimentSpec, rollout_id: int) -> KeepRule | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from t1cli.errors import BadInput
 from t1cli.records import append_line, read_lines
+from t1cli.spec.reward_scale import ninetieth
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
 from t1cli.terminal.tasks.digest import digest_of
 from t1cli.terminal.tasks.load import load_task
@@ -82,11 +83,9 @@ class PoolCheck:
 
 def spread_of(numbers: Sequence[float]) -> dict[str, float]:
     """Median, 90th percentile and maximum; empty without numbers."""
-    found = sorted(numbers)
-    if not found:
+    if not numbers:
         return {}
-    ninth = found[min(len(found) - 1, round(0.9 * (len(found) - 1)))]
-    return {"p50": float(statistics.median(found)), "p90": float(ninth), "max": float(found[-1])}
+    return {"p50": float(statistics.median(numbers)), "p90": ninetieth(numbers), "max": float(max(numbers))}
 
 
 async def check_pool(

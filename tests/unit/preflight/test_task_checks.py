@@ -6,8 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from t1cli.preflight.task_pool import state_of
+from t1cli.spec.reward_scale import ninetieth
+from t1cli.terminal.tasks.check_pool import spread_of
 from tests.unit.preflight.conftest import TASKS, Ask, MakeContext, with_tasks
 
 
@@ -105,6 +109,26 @@ def test_tests_per_task_against_the_scale(context_of: MakeContext, ask: Ask, poo
     saw = ask("tasks.test_counts", with_tasks(context_of, pool))
     assert saw.status == "warn" and "S = 20" in saw.found
     assert ask("tasks.test_counts", with_tasks(context_of, pool, "reward.scale=2")).status == "pass"
+
+
+@pytest.mark.catalogue("R2")
+@pytest.mark.parametrize(("times", "fit"), [(0.4, False), (0.5, True), (2.0, True), (3.0, False), (6.0, False)])
+def test_plan_and_preflight_judge_a_scale_alike(
+    context_of: MakeContext, ask: Ask, pool: Path, times: float, fit: bool
+) -> None:
+    """At three times the percentile one of them used to say pass."""
+    found = ask("tasks.test_counts", with_tasks(context_of, pool)).found
+    p90 = float(found.partition("p90 ")[2].partition(",")[0])
+    context = with_tasks(context_of, pool, f"reward.scale={times * p90}", f"tasks.card.tests_p90={p90}")
+    assert (ask("tasks.test_counts", context).status == "pass") is fit
+    assert any("90th percentile" in finding.message for finding in context.plan.findings) is not fit
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=40))
+def test_the_percentile_is_a_number_of_the_pool_that_most_do_not_exceed(tests: list[int]) -> None:
+    p90 = ninetieth(tests)
+    assert p90 in tests and sum(number <= p90 for number in tests) >= 0.9 * (len(tests) - 1)
+    assert spread_of(tests)["p90"] == p90
 
 
 def test_the_kept_answer_depends_on_every_file(context_of: MakeContext, pool: Path) -> None:
