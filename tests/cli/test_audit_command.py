@@ -135,7 +135,7 @@ def test_every_fault_is_found_in_the_saved_rows_alone(run: Path, change: Any, fa
 def test_a_ledger_that_does_not_close_is_a_fault(run: Path) -> None:
     write_metrics(run, masked=2)
     code, said = audit(run)
-    assert code == 1 and "the token ledger does not close in rollouts 1" in said
+    assert code == 1 and "the token ledger does not close in rollouts 2" in said
 
 
 def test_rows_of_before_records_prove_nothing_and_say_so(run: Path) -> None:
