@@ -89,9 +89,10 @@ def _of_worker(url: str, worker: Any) -> ServerStatus:
 
 
 def _of_pool(url: str, said: Mapping[str, Any], *, created: float | None, open_to_all: bool) -> ServerStatus:
-    pool = said.get("pool")
+    pool, no_pool = said.get("pool"), ServerStatus(url, "its /status is not that of a sandbox pool")
+    if not isinstance(pool, dict):
+        return no_pool
     try:
-        assert isinstance(pool, dict)
         max_tasks, runs = int(pool["max_tasks"]), int(pool["max_runs_per_task"])
         return ServerStatus(
             url,
@@ -106,8 +107,8 @@ def _of_pool(url: str, said: Mapping[str, Any], *, created: float | None, open_t
             created=created,
             open_to_all=open_to_all,
         )
-    except (AssertionError, KeyError, TypeError, ValueError):
-        return ServerStatus(url, "its /status is not that of a sandbox pool")
+    except (KeyError, TypeError, ValueError):
+        return no_pool
 
 
 def _created(text: str) -> float | None:

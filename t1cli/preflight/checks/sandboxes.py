@@ -74,15 +74,11 @@ def lifetime(context: Context) -> Saw:
         return skipped("a local sandbox lives as long as its trial")
     key = "lease_seconds" if sandbox.kind == "pool" else "lifetime_seconds"
     life = sandbox.lease_seconds if sandbox.kind == "pool" else sandbox.lifetime_seconds
-    longest = wall
-    if context.spec.evaluation is not None:
-        # An evaluation trial is bounded by the same wall; its retries take new sandboxes.
-        longest = max(longest, wall)
-    found, wanted = f"sandbox.{key} {life:g} s", f"{longest:g} s of trial + {MARGIN_SECONDS:g} s around it"
-    if life >= longest + MARGIN_SECONDS:
+    found, wanted = f"sandbox.{key} {life:g} s", f"{wall:g} s of trial + {MARGIN_SECONDS:g} s around it"
+    if life >= wall + MARGIN_SECONDS:
         return passed(found, wanted)
-    judge = failed if life < longest else warned
-    return judge(found, wanted, f"--set sandbox.{key}={longest + MARGIN_SECONDS:.0f}")
+    judge = failed if life < wall else warned
+    return judge(found, wanted, f"--set sandbox.{key}={wall + MARGIN_SECONDS:.0f}")
 
 
 def host_room(context: Context, room: Any) -> Saw:
