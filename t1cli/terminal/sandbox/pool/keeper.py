@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import time
@@ -12,7 +11,14 @@ from dataclasses import dataclass, field
 from t1cli.terminal.sandbox.pool.counters import Counters
 from t1cli.terminal.sandbox.pool.journal import JournalLease, LeaseJournal
 from t1cli.terminal.sandbox.pool.lease import LeaseRequest, PoolLease
-from t1cli.terminal.sandbox.pool.refusal import DRAINING, QUEUE_FULL, QUEUE_TIMEOUT, PoolRefusal, unknown_lease
+from t1cli.terminal.sandbox.pool.refusal import (
+    DRAINING,
+    QUEUE_FULL,
+    QUEUE_TIMEOUT,
+    SERVER_TROUBLE,
+    PoolRefusal,
+    unknown_lease,
+)
 from t1cli.terminal.sandbox.pool.settings import PoolSettings
 from t1cli.terminal.sandbox.pool.waiting import Line, LineFull, Usage, Waiter
 
@@ -186,9 +192,14 @@ class LeaseKeeper:
                 continue
             request = ticket.request
             lease = PoolLease(f"run-{secrets.token_hex(8)}", request)
-            self.journal.granted(
-                JournalLease(lease.lease_id, request.task, request.group, request.owner, request.request_id)
-            )
+            try:
+                self.journal.granted(
+                    JournalLease(lease.lease_id, request.task, request.group, request.owner, request.request_id)
+                )
+            except OSError as error:
+                # Nothing is granted that is not on record: whoever asked is told, and the line goes on.
+                ticket.granted.set_exception(_unrecorded(error, self._retry_after()))
+                continue
             self.usage.take(request.task, request.group)
             self.leases[lease.lease_id] = lease
             if request.request_id:
@@ -210,7 +221,11 @@ class LeaseKeeper:
                 return
         del self.closing[lease.lease_id]
         self.usage.give_back(lease.request.task, lease.request.group)
-        self.journal.closed(lease.lease_id, reason)
+        try:
+            self.journal.closed(lease.lease_id, reason)
+        except OSError as error:
+            # A restart will close it on record once more; who waits for the place must not wait for the disk.
+            _LOG.error("the end of lease %s is not on record: %s", lease.lease_id, error)
         self.counters.add(f'closed_total{{reason="{reason}"}}')
         self._grant()
 
@@ -227,10 +242,15 @@ class LeaseKeeper:
             return False
         for task in lease.results.values():
             task.cancel()
-            with contextlib.suppress(BaseException):
-                await task
+        # Whatever they end with; only this closer's own cancellation goes on from here.
+        await asyncio.gather(*lease.results.values(), return_exceptions=True)
         return True
 
     def _retry_after(self) -> float:
         """Seconds until a place may be free: the longer the line, the later."""
         return min(60.0, 1.0 + len(self.line) / max(1, self.settings.limits.slots))
+
+
+def _unrecorded(error: OSError, retry_after_seconds: float) -> PoolRefusal:
+    message = f"the pool server cannot record leases: {error}"
+    return PoolRefusal(503, SERVER_TROUBLE, message, retry_after_seconds=retry_after_seconds)

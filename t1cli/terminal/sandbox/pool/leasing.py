@@ -278,14 +278,22 @@ class Leasing:
             self._built.add(key)
 
     async def _beat(self) -> None:
-        """Tell every server that its leases are in use, also while nothing runs on them."""
+        """Tell every server that its leases are in use, also while nothing runs on them.
+
+        Each in its own time: one that does not answer keeps no other server's leases waiting.
+        """
+        await asyncio.gather(*(self._beat_one(server) for server in self.servers))
+
+    async def _beat_one(self, server: Server) -> None:
         while True:
-            shortest = min((server.idle_seconds for server in self.servers), default=600.0)
-            await asyncio.sleep(min(60.0, shortest / 4) * random.uniform(0.8, 1.0))
-            for server in self.servers:
-                mine = [leased for leased in self._held.values() if leased.server is server and not leased.lost]
-                with contextlib.suppress(ServerAway, ServerSaid):
-                    await _beat_server(server, mine)
+            await asyncio.sleep(min(60.0, server.idle_seconds / 4) * random.uniform(0.8, 1.0))
+            mine = [leased for leased in self._held.values() if leased.server is server and not leased.lost]
+            try:
+                await _beat_server(server, mine)
+            except (ServerAway, ServerSaid) as problem:
+                _LOG.debug("no heartbeat: %s", problem)  # the next one comes, and trials say themselves what fails
+            except Exception:  # the boundary of heartbeats: without them every lease of this server would expire
+                _LOG.exception("the answer to a heartbeat of %s is none", server.calls.url)
 
 
 async def _beat_server(server: Server, mine: list[Leased]) -> None:

@@ -135,18 +135,44 @@ def test_a_sandbox_that_dies_while_a_command_runs_is_replaced_and_never_scored_z
     assert not sandbox_processes()
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.3, 0.8])
+class Reporting:
+    """A sandbox that says when one of its methods is called for the first time, just before it does it."""
+
+    def __init__(self, inner: Sandbox, moment: str, reached: asyncio.Event) -> None:
+        self.inner, self.name, self.moment, self.reached = inner, inner.name, moment, reached
+        if moment == "created":
+            reached.set()
+
+    def __getattr__(self, name: str) -> object:
+        if name == self.moment:
+            self.reached.set()
+        return getattr(self.inner, name)
+
+
+@pytest.mark.parametrize("moment", ["asked", "created", "exec", "end_processes", "close"])
 def test_an_interrupted_rollout_leaves_no_process_and_no_open_lease(
-    doubles: SimpleNamespace, tmp_path: Path, pool: tuple[Task, ...], seconds: float
+    doubles: SimpleNamespace, tmp_path: Path, pool: tuple[Task, ...], moment: str
 ) -> None:
+    """While sandboxes are being made, agents work, tests are run (which ends processes first), and sandboxes end."""
+
     async def run() -> None:
-        world, provider, spec = world_on(doubles, tmp_path, doubles.ScriptedEngine(solution_of(pool)))
+        reached = asyncio.Event()
+        world, provider, spec = world_on(
+            doubles,
+            tmp_path,
+            doubles.ScriptedEngine(solution_of(pool)),
+            lambda sandbox: Reporting(sandbox, moment, reached),
+        )
         task = asyncio.create_task(run_rollout(world, rollout_plan(spec, 0, pool)))
-        await asyncio.sleep(seconds)
-        if not task.done():
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+        if moment == "asked":
+            while not any(lease.name for lease in provider.leases.leases()):
+                await asyncio.sleep(0)
+        else:
+            await asyncio.wait_for(reached.wait(), 300)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         assert not provider._live
         assert not sandbox_processes()
 
