@@ -6,12 +6,13 @@ again from where the record ends.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import dataclass
 
 from t1cli.cluster.jobs import Jobs, JobState, LogTail
-from t1cli.errors import CouldNotAsk, T1Error
+from t1cli.errors import BadInput, CouldNotAsk, T1Error
 from t1cli.launch.backend import End, Progress
 from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.job_log import JobLog
@@ -37,9 +38,20 @@ class FollowTimes:
 
     @classmethod
     def of_environment(cls) -> FollowTimes:
-        """T1_FOLLOW_POLL_SECONDS and T1_FOLLOW_PATIENCE_SECONDS where they are set."""
-        poll, patience = (os.environ.get(f"T1_FOLLOW_{name}_SECONDS") for name in ("POLL", "PATIENCE"))
-        return cls(float(poll or cls.poll_seconds), float(patience or cls.patience_seconds))
+        """T1_FOLLOW_POLL_SECONDS and T1_FOLLOW_PATIENCE_SECONDS where they are set. Raises BadInput."""
+        poll = _seconds("T1_FOLLOW_POLL_SECONDS", cls.poll_seconds)
+        return cls(poll, _seconds("T1_FOLLOW_PATIENCE_SECONDS", cls.patience_seconds))
+
+
+def _seconds(variable: str, otherwise: float) -> float:
+    text = os.environ.get(variable, "")
+    try:
+        seconds = float(text or otherwise)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise BadInput(f"{variable} is {text!r}, expected seconds", variable, f"`unset {variable}` for {otherwise:g}")
+    return seconds
 
 
 class JobFailed(T1Error):

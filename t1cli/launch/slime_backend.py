@@ -13,6 +13,7 @@ from t1cli.launch.attempts import latest_attempt
 from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
 from t1cli.launch.checkpoint_manifest import Owner
 from t1cli.launch.claims import claim
+from t1cli.launch.follow import FollowTimes
 from t1cli.launch.follow_run import follow_run
 from t1cli.launch.gates import Refusal
 from t1cli.launch.next_command import stop_command
@@ -38,7 +39,11 @@ class SlimeBackend:
     engine = "slime"
 
     def refusals(self, loaded: LoadedSpec) -> tuple[Refusal, ...]:
-        """What no cluster has to be asked for: its address, secrets on their way into a job's metadata."""
+        """What no cluster has to be asked for: its address, secrets on their way into a job's metadata.
+
+        Raises BadInput for an environment that the follower could not use: it would end after the job was submitted.
+        """
+        FollowTimes.of_environment()
         return (*_address_refusals(loaded), *_secret_refusals(loaded))
 
     def invocation(self, loaded: LoadedSpec, run: RunDirectory) -> Invocation:
@@ -86,7 +91,8 @@ def follower(run: RunDirectory, job_id: str, job: Job) -> Started:
 
 
 def detached_follower(run: RunDirectory) -> ProcessIdentity:
-    """A process that follows this run's job; it takes the lock over from this one."""
+    """A process that follows this run's job; it takes the lock over from this one. Raises BadInput."""
+    FollowTimes.of_environment()
     run.logs.mkdir(parents=True, exist_ok=True)
     with (run.logs / "process.log").open("ab") as output:
         process = subprocess.Popen(

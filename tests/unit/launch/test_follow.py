@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t1cli.cluster.jobs import JobState, Status
-from t1cli.errors import CouldNotAsk
+from t1cli.errors import BadInput, CouldNotAsk
 from t1cli.launch.checkpoint_manifest import TRACKER, Owner, iteration_directory
 from t1cli.launch.events import EventKind, EventWriter, read_events
 from t1cli.launch.follow import Followed, FollowTimes, JobFailed, follow
@@ -19,7 +19,9 @@ from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.ray_job import RayJob
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.saves import Saves
+from t1cli.launch.slime_backend import SlimeBackend, detached_follower
 from t1cli.records import write_json
+from t1cli.spec.load import load_experiment
 
 
 @dataclass
@@ -161,3 +163,18 @@ def test_secrets_of_this_environment_do_not_reach_the_log(run: RunDirectory, mon
     cluster = Cluster([status("SUCCEEDED")], text="key Zq7planted0123456789 and hf_abcdefghijklmnopqrstuvwx\n")
     follow(followed(run, cluster))
     assert (run.logs / "job.log").read_text() == "key <redacted> and <redacted>\n"
+
+
+@pytest.mark.parametrize("variable", ["T1_FOLLOW_POLL_SECONDS", "T1_FOLLOW_PATIENCE_SECONDS"])
+@pytest.mark.parametrize("text", ["10m", "nan", "-1", "inf"])
+def test_a_mistyped_wait_is_told_before_a_job_is_submitted(
+    variable: str, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(BadInput, match=f"{variable} is '{text}', expected seconds"):
+        SlimeBackend().refusals(load_experiment(Path("t1-strategy15k")))
+    with pytest.raises(BadInput, match=variable):
+        detached_follower(RunDirectory(tmp_path / "attempt_1"))
+    assert list(tmp_path.iterdir()) == [], "no follower was started"
+    monkeypatch.setenv(variable, "12.5")
+    assert 12.5 in (FollowTimes.of_environment().poll_seconds, FollowTimes.of_environment().patience_seconds)
