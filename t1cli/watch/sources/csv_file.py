@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from t1cli.errors import BadInput
 from t1cli.watch.sources.source import Row
 
+MAX_BYTES: Final = 256 * 2**20
 STEP_COLUMNS = ("step", "rollout/step", "rollout_step", "train/step", "train/global_step", "global_step", "_step")
 SECONDS_COLUMNS = (
     "time",
@@ -46,18 +48,29 @@ class CsvFile:
 
 
 def _read(path: Path) -> tuple[Row, ...]:
+    if path.stat().st_size > MAX_BYTES:
+        hint = "export the columns that rules look at, or watch the run itself"
+        raise BadInput(f"{path.name} has more than {MAX_BYTES:,} bytes", str(path), hint)
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         reader = csv.DictReader(file)
-        columns = [name for name in reader.fieldnames or () if name is not None]
-        step_column = next((name for name in STEP_COLUMNS if name in columns), None)
-        if step_column is None:
-            raise BadInput(
-                f"no step column in {path.name}: found {', '.join(columns) or 'nothing'}",
-                where=f"{path}:1",
-                hint=f"name one column {' or '.join(STEP_COLUMNS)}",
-            )
-        rows = [_row(line, step_column, f"{path}:{reader.line_num}") for line in reader]
-    return _with_clock(tuple(row for row in rows if row is not None))
+        try:
+            return _with_clock(_rows(reader, path))
+        except csv.Error as error:
+            hint = "expected comma-separated values, one row a step"
+            raise BadInput(f"no CSV: {error}", f"{path}:{reader.line_num + 1}", hint) from error
+
+
+def _rows(reader: csv.DictReader[str], path: Path) -> tuple[Row, ...]:
+    columns = [name for name in reader.fieldnames or () if name is not None]
+    step_column = next((name for name in STEP_COLUMNS if name in columns), None)
+    if step_column is None:
+        raise BadInput(
+            f"no step column in {path.name}: found {', '.join(columns) or 'nothing'}",
+            where=f"{path}:1",
+            hint=f"name one column {' or '.join(STEP_COLUMNS)}",
+        )
+    rows = (_row(line, step_column, f"{path}:{reader.line_num}") for line in reader)
+    return tuple(row for row in rows if row is not None)
 
 
 def _row(line: dict[str, str], step_column: str, where: str) -> Row | None:

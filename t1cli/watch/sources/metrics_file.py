@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from errno import EINVAL
 from pathlib import Path
 from stat import S_ISREG
+from typing import Final
 
 from t1cli.errors import CouldNotAsk
 from t1cli.watch.sources.flat_row import flat_row
 from t1cli.watch.sources.source import Row
+
+LONGEST_LINE_BYTES: Final = 64 * 2**20
+"""No row of a metrics file is longer; what is, is no row."""
 
 
 class MetricsFile:
@@ -34,22 +38,24 @@ class MetricsFile:
     def poll(self) -> tuple[Row, ...]:
         """Rows of the complete lines that appeared since the last call; a torn last line waits for its end."""
         finished = self._is_finished()
+        rows: list[Row] = []
         try:
-            text = self._read_new()
+            rows += (row for line in self._new_lines() if (row := self._row(line)) is not None)
         except FileNotFoundError:
-            text = b""
+            pass
         except OSError as error:
             message = f"cannot read {self._path}: {error.strerror}"
             raise CouldNotAsk(message, str(self._path), "check the path and its permissions") from error
         self._drained = finished
-        return tuple(row for line in text.splitlines() if (row := self._row(line)) is not None)
+        return tuple(rows)
 
     @property
     def finished(self) -> bool:
         """True once the writer was done before the last poll."""
         return self._drained
 
-    def _read_new(self) -> bytes:
+    def _new_lines(self) -> Iterator[bytes]:
+        """Complete lines behind the last call's, one at a time: a whole history is never held as text."""
         stat = self._path.stat()
         if not S_ISREG(stat.st_mode):  # a pipe would be waited for, a device never ends
             raise OSError(EINVAL, "no regular file")
@@ -57,10 +63,11 @@ class MetricsFile:
             if stat.st_ino != self._inode or stat.st_size < self._offset:
                 self._inode, self._offset = stat.st_ino, 0
             file.seek(self._offset)
-            text = file.read()
-        complete = text[: text.rfind(b"\n") + 1]
-        self._offset += len(complete)
-        return complete
+            while line := file.readline(LONGEST_LINE_BYTES):
+                if not line.endswith(b"\n") and len(line) < LONGEST_LINE_BYTES:
+                    return  # torn: read again once its end is there
+                self._offset += len(line)
+                yield line
 
     def _row(self, line: bytes) -> Row | None:
         try:

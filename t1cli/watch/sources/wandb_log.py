@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 HEADER_BYTES = 7
 BLOCK_BYTES = 32 * 1024
@@ -33,25 +34,33 @@ def read_records(path: Path, offset: int = HEADER_BYTES) -> Iterator[LogRecord]:
         if not file.read(HEADER_BYTES).startswith(b":W&B"):
             return
         file.seek(offset)
-        content = file.read()
-    at = 0
-    parts: list[bytes] = []
+        parts: list[bytes] = []
+        for kind, data, end in _pieces(file, offset):
+            if kind in (FULL, FIRST):
+                parts.clear()
+            parts.append(data)
+            if kind in (FULL, LAST):
+                yield LogRecord(b"".join(parts), end)
+
+
+def _pieces(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes, int]]:
+    """Kind, data and end of each physical record from `at` on, read one at a time, up to a torn one."""
     while True:
-        left = BLOCK_BYTES - (offset + at) % BLOCK_BYTES
+        left = BLOCK_BYTES - at % BLOCK_BYTES
         if left < RECORD_HEADER.size:
-            at += left
+            at += len(file.read(left))
+            if at % BLOCK_BYTES:
+                return
             continue
-        head = content[at : at + RECORD_HEADER.size]
+        head = file.read(RECORD_HEADER.size)
         if len(head) < RECORD_HEADER.size:
             return
         checksum, length, kind = RECORD_HEADER.unpack(head)
-        data = content[at + RECORD_HEADER.size : at + RECORD_HEADER.size + length]
+        data = file.read(length)
         if len(data) < length or kind not in (FULL, FIRST, MIDDLE, LAST) or not _fits(checksum, kind, data):
             return
         at += RECORD_HEADER.size + length
-        parts = [data] if kind in (FULL, FIRST) else [*parts, data]
-        if kind in (FULL, LAST):
-            yield LogRecord(b"".join(parts), offset + at)
+        yield kind, data, at
 
 
 def _fits(checksum: int, kind: int, data: bytes) -> bool:
