@@ -1,4 +1,4 @@
-"""How the scale of a dense reward is judged against a pool's tests per task (catalogue R2), and by which percentile."""
+"""How the scale of a dense reward is judged against a pool's tests per task, and by which percentile (catalogue R2 at plan)."""
 
 from __future__ import annotations
 
