@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -133,34 +133,35 @@ class _Campaign:
 async def _processes_and_site(
     spec: ExperimentSpec, records: Records
 ) -> AsyncIterator[tuple[LocalCluster, CampaignSite]]:
-    """A private Ray and the sandbox provider, after a sweep of what a killed session left; both ended afterwards."""
-    run = records.run
-    record = run.path / "ray.json"
-    with records.events.phase("start"):
-        left = sweep_cluster(record)
-        records.progress("starting a private Ray")
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(LocalCluster.start, record, run.logs / "ray", cpu_environment(threads=1))
-        )
-        try:
-            site = open_site(spec, run)
-            swept = await site.sweep()
-            cluster = await starting
-        except BaseException:
-            await _discard(starting)
-            raise
-    if left or swept:
-        records.events.write(EventKind.SWEPT, count=left + len(swept), names=" ".join(swept))
+    """A private Ray and the sandbox provider, after a sweep of what a killed session left.
+
+    However far the start came, both are ended afterwards, and each also when the other's end fails.
+    """
+    ending = AsyncExitStack()
     try:
+        with records.events.phase("start"):
+            left = sweep_cluster(records.run.ray_json)
+            records.progress("starting a private Ray")
+            starting = asyncio.ensure_future(asyncio.to_thread(_start_cluster, records.run))
+            ending.push_async_callback(_close, starting)
+            site = open_site(spec, records.run)
+            ending.push_async_callback(site.close)
+            swept = await site.sweep()
+            # A start cannot be broken off: whatever comes of it is closed at the end.
+            cluster = await asyncio.shield(starting)
+        if left or swept:
+            records.events.write(EventKind.SWEPT, count=left + len(swept), names=" ".join(swept))
         yield cluster, site
     finally:
         with records.events.phase("end"):
-            await site.close()
-            await asyncio.to_thread(cluster.close)
+            await ending.aclose()
 
 
-async def _discard(starting: asyncio.Future[LocalCluster]) -> None:
-    """End a cluster whose start was overtaken by a failure or an interruption."""
+def _start_cluster(run: RunDirectory) -> LocalCluster:
+    return LocalCluster.start(run.ray_json, run.logs / "ray", cpu_environment(threads=1))
+
+
+async def _close(starting: asyncio.Future[LocalCluster]) -> None:
     await asyncio.wait({starting})
     if not starting.cancelled() and starting.exception() is None:
         await asyncio.to_thread(starting.result().close)

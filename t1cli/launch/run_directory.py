@@ -75,6 +75,11 @@ class RunDirectory:
         return self.path / "sandboxes"
 
     @property
+    def ray_json(self) -> Path:
+        """Of the embedded engine: the private Ray of a session, for whoever sweeps after it."""
+        return self.path / "ray.json"
+
+    @property
     def rollouts(self) -> Path:
         """Saved training rows by rollout id."""
         return self.path / "rollouts"
