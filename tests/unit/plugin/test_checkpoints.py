@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import shutil
 from pathlib import Path
 
@@ -101,6 +103,32 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     save(tmp_path / "used", 3)
     with pytest.raises(Refused, match="unknown origin"):
         claim(tmp_path / "used", OWNER)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "t1_campaign.json").touch()
+    with pytest.raises(Refused, match="cannot be read"):
+        claim(tmp_path / "torn", OWNER)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_campaigns_that_claim_at_once_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Both have found the directory free before either writes, as on two hosts with a shared disk."""
+    other, link, done = Owner("d", "g" * 12, "/runs/d/attempt_1", "actor"), os.link, []
+
+    def overtaken(source: Path, target: Path) -> None:
+        if not done:
+            done.append(target)
+            claim(tmp_path, other)
+        if not links:
+            raise OSError(errno.EPERM, "no hard links here")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", overtaken)
+    with pytest.raises(Refused, match=r"belongs to /runs/d/attempt_1 \(campaign `d`\)"):
+        claim(tmp_path, OWNER)
+    claim(tmp_path, other)
+    assert [path.name for path in tmp_path.iterdir()] == ["t1_campaign.json"]
 
 
 @pytest.mark.catalogue("C2")
