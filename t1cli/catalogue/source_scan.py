@@ -135,7 +135,8 @@ def _tagged(tree: ast.Module, where: str, stem: str) -> Iterator[Catcher]:
         says = ast.get_docstring(node) or ""
         name = stem if isinstance(node, ast.Module) else f"{stem}.{node.name}"
         for tag in _TAG.finditer(says):
-            stage = next((stage for stage in STAGES if stage == tag[2]), stage_of(where))
+            named = next((stage for stage in STAGES if stage == tag[2]), None)
+            stage = named or stage_of(where)
             first = _TAG.sub("", says.split("\n\n")[0]).replace("\n", " ")
             text = re.sub(r"\s+([.,:;])", r"\1", " ".join(first.split()))
             for id_ in tag[1].split(", "):

@@ -1,4 +1,7 @@
-"""How the scale of a dense reward is judged against a pool's tests per task, and by which percentile (catalogue R2 at plan)."""
+"""How the scale of a dense reward is judged against a pool's tests per task, and by which percentile.
+
+(catalogue R2 at plan)
+"""
 
 from __future__ import annotations
 
