@@ -160,6 +160,18 @@ def test_a_file_above_the_limit_and_a_closed_sandbox_raise(provider: SandboxProv
     inside(provider, body)
 
 
+def test_words_that_no_program_can_be_given_lose_no_sandbox(provider: SandboxProvider) -> None:
+    """What a policy writes is its own doing: it must not pass for a sandbox that was lost."""
+
+    async def body(sandbox: Sandbox) -> None:
+        for command in ("echo " + "x" * 3_000_000, "echo a\0b"):
+            result = await sandbox.exec(command, timeout_seconds=60)
+            assert result.exit_code in (0, 126) and result.output and not result.timed_out, command[:20]
+        assert (await sandbox.exec("echo alive", timeout_seconds=60)).output == "alive\n"
+
+    inside(provider, body)
+
+
 def test_large_output_is_bounded(provider: SandboxProvider) -> None:
     async def body(sandbox: Sandbox) -> None:
         text = (await sandbox.exec("echo first; yes | head -c 3000000; echo last", timeout_seconds=120)).output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,9 @@ OUTPUT_CAP_BYTES = 256 * 1024
 """Kept of one command's output: the first and the last half of this."""
 
 TIMED_OUT = 124
+NOT_RUNNABLE = 126
+"""A shell's status of a command that is there and cannot be run."""
+NO_WORDS = "a NUL or half a character in a command"
 
 _READ_BYTES = 65536
 _REAP_SECONDS = 5.0
@@ -141,8 +145,8 @@ async def run_command(invocation: Invocation, pipe: OutputPipe, *, timeout_secon
             cwd=invocation.cwd,
             start_new_session=True,
         )
-    except OSError as error:
-        raise SandboxError(f"cannot start {invocation.argv[0]}: {error}") from error
+    except (OSError, ValueError) as error:
+        return _never_began(invocation, error)
     capture = Capture(OUTPUT_CAP_BYTES)
     pipe.watch(capture)
     try:
@@ -176,6 +180,19 @@ async def ended(pid: int, timeout_seconds: float) -> bool:
     finally:
         loop.remove_reader(pidfd)
         os.close(pidfd)
+
+
+def not_runnable(reason: str) -> ExecResult:
+    """The result of a command that could not begin, for a reason of its own."""
+    return ExecResult(f"cannot be run: {reason}\n", NOT_RUNNABLE, False, 0.0)
+
+
+def _never_began(invocation: Invocation, error: OSError | ValueError) -> ExecResult:
+    """What a shell says of words that no program can be given. Raises SandboxError for all other reasons."""
+    too_long = isinstance(error, OSError) and error.errno == errno.E2BIG
+    if isinstance(error, OSError) and not too_long:
+        raise SandboxError(f"cannot start {invocation.argv[0]}: {error}") from error
+    return not_runnable("argument list too long" if too_long else NO_WORDS)
 
 
 def _reap(process: subprocess.Popen[bytes], end: Callable[[int], None]) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from t1cli.terminal.sandbox.plain_text import is_plain
 from t1cli.terminal.sandbox.sandbox import SandboxError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -88,7 +89,7 @@ class Tree:
 def absolute_parts(path: str) -> tuple[str, ...]:
     """The components of an absolute path inside. Raises SandboxError for any other, and for one that goes up."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
-    if not path.startswith("/") or ".." in parts or not parts:
+    if not path.startswith("/") or ".." in parts or not parts or not is_plain(path):
         raise SandboxError(f"{path!r} is not an absolute path inside the sandbox")
     return parts
 

@@ -8,7 +8,9 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from t1cli.terminal.sandbox.command import NO_WORDS, not_runnable
 from t1cli.terminal.sandbox.harbor.link import WorkerLink
+from t1cli.terminal.sandbox.plain_text import is_plain
 from t1cli.terminal.sandbox.sandbox import ExecResult, SandboxError
 
 T = TypeVar("T")
@@ -40,6 +42,8 @@ class HarborBackedSandbox:
         self, command: str, *, timeout_seconds: float, cwd: str = "/work", env: dict[str, str] | None = None
     ) -> ExecResult:
         """Run one shell command. Raises SandboxError when the sandbox or the worker is gone."""
+        if not is_plain(command):
+            return not_runnable(NO_WORDS)
         began = time.monotonic()
         asked = {"command": command, "timeout_seconds": timeout_seconds, "cwd": cwd, "env": env}
         said = await self._ask("exec", **asked)

@@ -7,6 +7,8 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
+import os
 import secrets
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -16,6 +18,7 @@ from typing import Any
 from t1cli.errors import T1Error
 from t1cli.terminal.asgi import (
     Answer,
+    Disconnected,
     Receive,
     Scope,
     Send,
@@ -23,13 +26,16 @@ from t1cli.terminal.asgi import (
     serve_json,
     until_disconnect,
 )
+from t1cli.terminal.sandbox.plain_text import is_plain
 from t1cli.terminal.sandbox.pool import fields
 from t1cli.terminal.sandbox.pool.lease import LeaseRequest, PoolLease
 from t1cli.terminal.sandbox.pool.operations import Pool
-from t1cli.terminal.sandbox.pool.refusal import UNAUTHORIZED, PoolRefusal, bad_request
+from t1cli.terminal.sandbox.pool.refusal import SERVER_BUG, SERVER_TROUBLE, UNAUTHORIZED, PoolRefusal, bad_request
 from t1cli.terminal.sandbox.pool.tools import ToolCall, run_tool, tool_schemas
 from t1cli.terminal.sandbox.sandbox import ExecResult, Sandbox
 from t1cli.terminal.sandbox.warm_pytest import PytestJob, RunsPytest
+
+_LOG = logging.getLogger(__name__)
 
 API_VERSION = 1
 """Of the routes under /v1; /status says it, so that a client knows whom it talks to."""
@@ -83,6 +89,19 @@ class PoolApp:
             return _refused(refusal)
         except T1Error as error:
             return _refused(bad_request("; ".join(diagnostic.message for diagnostic in error.diagnostics)))
+        except Disconnected:
+            raise
+        except OSError as error:
+            # A full disk, no descriptor left: the request was right, and asking again makes sense.
+            return _refused(self._trouble(scope, SERVER_TROUBLE, error))
+        except Exception as error:
+            return _refused(self._trouble(scope, SERVER_BUG, error))
+
+    def _trouble(self, scope: Scope, code: str, error: Exception) -> PoolRefusal:
+        self._pool.counters.add(f'failed_requests_total{{code="{code}"}}')
+        trace = error if os.environ.get("T1_VERBOSE") else None
+        _LOG.error("%s %s: %s: %s", scope["method"], scope["path"], type(error).__name__, error, exc_info=trace)
+        return PoolRefusal(500, code, f"the pool server failed: {type(error).__name__}: {error}")
 
     def _tenant(self, scope: Scope) -> str:
         tokens = self._pool.settings.tokens
@@ -164,7 +183,7 @@ class PoolApp:
 
     async def _reset(self, lease: PoolLease, body: dict[str, Any]) -> dict[str, Any]:
         meta = fields.mapping(body, "task_meta")
-        task = await self._pool.reset(lease, fields.text(meta, "task_path"))
+        task = await self._pool.reset(lease, fields.plain_text(meta, "task_path"))
         return {"user_msg": meta.get("instruction") or task.instruction, "tool_schemas": tool_schemas()}
 
     async def _exec_tool(self, body: dict[str, Any], tenant: str) -> Answer:
@@ -187,15 +206,19 @@ class PoolApp:
         return {"name": await self._pool.create(lease)}
 
     async def _exec(self, lease: PoolLease, body: dict[str, Any]) -> dict[str, Any]:
-        command, cwd, env = fields.text(body, "command"), fields.text(body, "cwd", "/work"), fields.environment(body)
+        command, cwd, env = (
+            fields.text(body, "command"),
+            fields.plain_text(body, "cwd", "/work"),
+            fields.environment(body),
+        )
         limit = fields.seconds(body, "timeout_seconds", self._pool.settings.times.command_seconds) or 0.0
         return _result(await self._pool.use(lease, lambda s: s.exec(command, timeout_seconds=limit, cwd=cwd, env=env)))
 
     async def _pytest(self, lease: PoolLease, body: dict[str, Any]) -> dict[str, Any]:
         arguments = body.get("arguments")
-        if not isinstance(arguments, list):
-            raise bad_request("arguments must be a list")
-        job = PytestJob(tuple(str(a) for a in arguments), fields.text(body, "cwd"), fields.text(body, "reward"))
+        if not isinstance(arguments, list) or not all(isinstance(a, str) and is_plain(a) for a in arguments):
+            raise bad_request("arguments must be a list of texts without a NUL or half a character")
+        job = PytestJob(tuple(arguments), fields.plain_text(body, "cwd"), fields.plain_text(body, "reward"))
         limit = fields.seconds(body, "timeout_seconds", 600.0) or 0.0
 
         async def run(sandbox: Sandbox) -> ExecResult | None:
@@ -205,7 +228,7 @@ class PoolApp:
         return {"ran": result is not None, **({} if result is None else _result(result))}
 
     async def _put_directory(self, lease: PoolLease, body: dict[str, Any]) -> dict[str, Any]:
-        target, read_only = fields.text(body, "target"), bool(body.get("read_only"))
+        target, read_only = fields.plain_text(body, "target"), bool(body.get("read_only"))
         with tempfile.TemporaryDirectory(dir=self._pool.uploads) as directory:
             fields.write_files(body, Path(directory))
             place = Path(directory)
@@ -213,12 +236,12 @@ class PoolApp:
         return {}
 
     async def _reset_directory(self, lease: PoolLease, body: dict[str, Any]) -> dict[str, Any]:
-        path = fields.text(body, "path")
+        path = fields.plain_text(body, "path")
         await self._pool.use(lease, lambda s: s.reset_directory(path))
         return {}
 
     async def _read_file(self, body: dict[str, Any], tenant: str) -> Answer:
-        lease, path = self._lease(body, tenant), fields.text(body, "path")
+        lease, path = self._lease(body, tenant), fields.plain_text(body, "path")
         wanted = body.get("max_bytes", _MAX_READ_BYTES)
         if type(wanted) is not int or wanted < 0:
             raise bad_request(f"max_bytes must be a whole number, found {wanted!r}")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import errno
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
+from t1cli.terminal.sandbox.plain_text import is_plain
 from t1cli.terminal.sandbox.pool.refusal import bad_request
+
+_SHOWN: Final = 200
+"""Characters of what was sent that an answer repeats."""
+_NO_SUCH_PATH: Final = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 
 
 def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
@@ -19,13 +24,21 @@ def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
     return value
 
 
+def plain_text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """A text that the kernel takes as a path or an argument."""
+    value = text(body, name, default)
+    if not is_plain(value):
+        raise bad_request(f"{name} holds a NUL or half a character: {value[:_SHOWN]!r}")
+    return value
+
+
 def seconds(body: Mapping[str, Any], name: str, default: float | None) -> float | None:
     """A number of seconds above 0."""
     value = body.get(name, default)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e7:
-        raise bad_request(f"{name} must be seconds above 0, found {value!r}")
+        raise bad_request(f"{name} must be seconds above 0, found {str(value)[:_SHOWN]!r}")
     return float(value)
 
 
@@ -42,6 +55,9 @@ def environment(body: Mapping[str, Any]) -> dict[str, str] | None:
     found = mapping(body, "env") if body.get("env") is not None else None
     if found is not None and not all(isinstance(value, str) for value in found.values()):
         raise bad_request("env must map names to texts")
+    for name, value in (found or {}).items():
+        if not name or "=" in name or not is_plain(name + value):
+            raise bad_request(f"env holds what no variable can be: {name[:_SHOWN]!r}")
     return found
 
 
@@ -53,16 +69,25 @@ def write_files(body: Mapping[str, Any], directory: Path) -> None:
     for found in files:
         if not isinstance(found, dict):
             raise bad_request("a file must be an object with path and content")
-        path = PurePosixPath(text(found, "path"))
+        path = PurePosixPath(plain_text(found, "path"))
         if path.is_absolute() or ".." in path.parts:
-            raise bad_request(f"{path} is no path inside the directory")
-        target = directory / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if found.get("directory"):
-            target.mkdir(exist_ok=True)
-            continue
+            raise bad_request(f"{str(path)[:_SHOWN]} is no path inside the directory")
         try:
-            target.write_bytes(base64.b64decode(text(found, "content", ""), validate=True))
-        except binascii.Error as error:
-            raise bad_request(f"the content of {path} is no base64") from error
-        target.chmod(0o755 if found.get("executable") else 0o644)
+            content = base64.b64decode(text(found, "content", ""), validate=True)
+        except ValueError as error:
+            raise bad_request(f"the content of {str(path)[:_SHOWN]} is no base64") from error
+        try:
+            _write(directory / path, found, content)
+        except OSError as error:
+            if error.errno not in _NO_SUCH_PATH:
+                raise
+            raise bad_request(f"no file can be at {str(path)[:_SHOWN]}: {error.strerror}") from error
+
+
+def _write(target: Path, found: Mapping[str, Any], content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if found.get("directory"):
+        target.mkdir(exist_ok=True)
+        return
+    target.write_bytes(content)
+    target.chmod(0o755 if found.get("executable") else 0o644)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from t1cli.terminal.sandbox.pool.refusal import unknown_lease
 from t1cli.terminal.sandbox.sandbox import Sandbox
 from t1cli.terminal.tasks.task import Task
 
@@ -79,7 +80,8 @@ class PoolLease:
     async def once(self, key: str, work: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
         """The result of `work`, run once per key; True when an earlier run of the same key answered.
 
-        The run goes on when its caller is cancelled, so that a repeated request finds it.
+        The run goes on when its caller is cancelled, so that a repeated request finds it. Raises PoolRefusal 404 when
+        the lease was closed meanwhile.
         """
         joined = key in self.results
         if not joined:
@@ -87,8 +89,13 @@ class PoolLease:
             while len(self.results) > REMEMBERED and next(iter(self.results.values())).done():
                 self.undelivered.discard(self.results.popitem(last=False)[0])
         self.undelivered.add(key)
-        result = await asyncio.shield(self.results[key])
-        return result, joined
+        running = self.results[key]
+        try:
+            return await asyncio.shield(running), joined
+        except asyncio.CancelledError:
+            if running.cancelled() and self.closing is not None:
+                raise unknown_lease(self.lease_id) from None
+            raise
 
     def delivered_result(self, key: str) -> None:
         """The answer for `key` has been handed to the connection."""

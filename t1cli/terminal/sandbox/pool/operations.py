@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
+import os
 import shutil
 import time
 from collections.abc import Awaitable, Callable
@@ -156,7 +158,12 @@ class Pool:
         place = (dataset / task_path).resolve()
         if not place.is_relative_to(dataset.resolve()):
             raise bad_request(f"{task_path} is not below the server's dataset directory")
-        return await self._prepared.get(str(place))
+        try:
+            return await self._prepared.get(str(place))
+        except OSError as error:
+            if error.errno not in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP):
+                raise
+            raise bad_request(f"no task can be at {task_path[:200]}: {error.strerror}") from error
 
     async def prune(self) -> None:
         """Remove what nobody needs: sandboxes of dead servers of this directory, old output, closed records.
@@ -239,9 +246,10 @@ class Pool:
             await asyncio.sleep(seconds)
             try:
                 await work()
-            except Exception:  # a failing prune must not end the reaper
+            except Exception as error:  # a failing prune must not end the reaper
                 self.counters.add("background_failures_total")
-                _LOG.exception("background work of the pool failed")
+                trace = error if os.environ.get("T1_VERBOSE") else None
+                _LOG.error("background work of the pool failed: %s: %s", type(error).__name__, error, exc_info=trace)
 
 
 async def _load(place: Path) -> Task:

@@ -15,6 +15,7 @@ ERROR = "[TOOL_ERROR]"
 """What an observation of a failed tool begins with; the answer is still a 200."""
 
 _PIECE = 48 * 1024
+_LONGEST_SECONDS = 1e7
 _SESSION = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -56,7 +57,9 @@ class _Tools:
         if arguments.get("block", True) in (False, "false", "False"):
             return await self._begin(_session(arguments), command)
         limit = arguments.get("timeout")
-        seconds = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0 else None
+        seconds = None
+        if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < _LONGEST_SECONDS:
+            seconds = float(limit)
         result = await self.sandbox.exec(command, timeout_seconds=seconds or self.timeout_seconds)
         if result.timed_out:
             return f"{ERROR} the command was stopped after {result.seconds:.0f} s\n{result.output}"

@@ -430,6 +430,107 @@ def test_what_is_no_request_is_400_and_never_500(pools: SimpleNamespace, tmp_pat
     run(pools, tmp_path, body, dataset=TASKS)
 
 
+ODD_TEXTS = ("\0", "/a\0b", "/\ud800")
+ODD_FIELDS = [
+    ("/reset", {"task_meta": {"task_path": "?"}}),
+    ("/v1/exec", {"command": "true", "cwd": "?"}),
+    ("/v1/exec", {"command": "true", "env": {"A": "?"}}),
+    ("/v1/pytest", {"arguments": ["?"], "cwd": "/", "reward": "/r"}),
+    ("/v1/put_directory", {"target": "?", "files": []}),
+    ("/v1/put_directory", {"target": "/x", "files": [{"path": "?", "content": ""}]}),
+    ("/v1/reset_directory", {"path": "?"}),
+    ("/v1/read_file", {"path": "?"}),
+]
+NO_FILES = [
+    [{"path": "a", "content": "aGk="}, {"path": "a/b", "content": "aGk="}],
+    [{"path": "d", "directory": True}, {"path": "d", "content": "aGk="}],
+    [{"path": ".", "content": "aGk="}],
+    [{"path": "x" * 300, "content": "aGk="}],
+    [{"path": "a", "content": "no base64: \u00e9"}],
+]
+
+
+def test_what_no_kernel_takes_is_400_with_the_name_of_the_field(pools: SimpleNamespace, tmp_path: Path) -> None:
+    async def body(site: SimpleNamespace) -> None:
+        lease = await site.lease()
+        await site.post("/v1/create", lease_id=lease)
+
+        async def said(path: str, content: dict) -> httpx.Response:
+            return await site.http.post(path, content=json.dumps({"lease_id": lease, **content}))
+
+        for odd in ODD_TEXTS:
+            for path, content in ODD_FIELDS:
+                whole = json.loads(json.dumps(content).replace('"?"', json.dumps(odd)))
+                answer = await said(path, whole)
+                assert answer.status_code == 400 and ("half a character" in answer.text or "env" in answer.text), whole
+        for name in ("A=B", "", "A\0"):
+            assert (await said("/v1/exec", {"command": "true", "env": {name: "x"}})).status_code == 400
+        for files in NO_FILES:
+            assert (await said("/v1/put_directory", {"target": "/x", "files": files})).status_code == 400, files
+        assert (await said("/reset", {"task_meta": {"task_path": "x" * 300}})).status_code == 400
+        call = {"name": "shell_exec", "arguments": {"command": "true", "timeout": 10**400}}
+        assert (await said("/exec_tool", {"tool_call": call})).status_code == 200
+
+    run(pools, tmp_path, body, dataset=TASKS)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"), [(OSError(28, "No space left"), "SERVER_TROUBLE"), (TypeError("x"), "SERVER_BUG")]
+)
+def test_a_server_that_fails_says_so_in_json_and_in_one_line(
+    failure: Exception, code: str, pools: SimpleNamespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(site: SimpleNamespace) -> None:
+        async def fail(*_: object, **__: object) -> None:
+            raise failure
+
+        lease = await site.lease()
+        site.pool.provider.create = fail
+        site.pool._made = fail
+        answer = await site.post("/v1/create", lease_id=lease)
+        assert answer.status_code == 500 and answer.json()["code"] == code
+        assert (await site.http.get("/status")).status_code == 200
+
+    run(pools, tmp_path, body)
+    assert [record.exc_info for record in caplog.records if record.levelname == "ERROR"] == [None]
+
+
+def test_a_lease_that_cannot_be_recorded_is_refused_and_the_line_goes_on(
+    pools: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(site: SimpleNamespace) -> None:
+        held = await site.lease()
+        waiting = asyncio.create_task(site.post("/allocate", task_key="second", request_id="second"))
+        await until(lambda: len(site.pool.keeper.line) == 1)
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(site.pool.keeper.journal, "granted", full)
+        monkeypatch.setattr(site.pool.keeper.journal, "closed", full)
+        assert (await site.post("/close", lease_id=held, wait=True)).status_code == 200
+        refused = await waiting
+        assert refused.status_code == 503 and refused.json()["code"] == "SERVER_TROUBLE"
+        assert "retry-after" in refused.headers and site.pool.keeper.usage.total == 0
+        monkeypatch.undo()
+        assert (await site.post("/allocate", task_key="third")).status_code == 200
+
+    run(pools, tmp_path, body, max_tasks=1, max_runs_per_task=1)
+
+
+def test_what_still_runs_when_its_lease_is_closed_is_told_so(pools: SimpleNamespace, tmp_path: Path) -> None:
+    async def body(site: SimpleNamespace) -> None:
+        lease = await site.lease()
+        await site.post("/v1/create", lease_id=lease)
+        running = asyncio.create_task(site.post("/v1/exec", lease_id=lease, command="slow 60"))
+        await until(lambda: "slow 60" in site.pool.provider.commands)
+        assert (await site.post("/close", lease_id=lease, wait=True)).status_code == 200
+        answer = await running
+        assert answer.status_code == 404 and answer.json()["code"] == "UNKNOWN_LEASE"
+
+    run(pools, tmp_path, body)
+
+
 def test_metrics_tell_what_happened(pools: SimpleNamespace, tmp_path: Path) -> None:
     async def body(site: SimpleNamespace) -> None:
         lease = await site.lease()
