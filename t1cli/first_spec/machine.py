@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import psutil
 
-_GIB: Final = 1024**3
+from memory_model.units import GIB
+
 _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
 
 
@@ -30,8 +31,8 @@ def kind_here(kinds: list[str]) -> str | None:
 def hardware_here(directory: Path) -> Mapping[str, Any]:
     """This machine as a `hardware` block, rounded down; disk is what is free where `directory` is."""
     return {
-        "host_ram_gib": max(1, psutil.virtual_memory().total // _GIB),
+        "host_ram_gib": max(1, psutil.virtual_memory().total // GIB),
         "cpu_cores": os.cpu_count() or 1,
-        "disk_gib": max(1, shutil.disk_usage(directory).free // _GIB),
+        "disk_gib": max(1, shutil.disk_usage(directory).free // GIB),
         "source": "this machine, as t1 init found it",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_model.search import Progress
+from memory_model.units import GIB
 from t1cli.errors import Refused
 from t1cli.first_spec.answers import NODE_GPUS, Answers
 from t1cli.first_spec.blocks import Draft, reward_block, reward_notes, sandbox_block, tasks_block
@@ -18,7 +19,6 @@ from t1cli.spec.load import LoadedSpec
 
 Load = Callable[[Draft], LoadedSpec]
 
-_GIB: Final = 2**30
 # Weights of an engine beside its cache: above this share of a GPU it is spread over more.
 _WEIGHTS_SHARE: Final = 0.5
 _TRIED: Final = 40
@@ -103,7 +103,7 @@ def _draft(answers: Answers, tasks: OwnTasks, output: Path, topology: Mapping[st
 def _with_engines(draft: Draft, load: Load, topology: Mapping[str, Any]) -> Draft:
     """Engines over as few GPUs as hold the weights beside a cache."""
     loaded = load(draft)
-    weights_gib = build_plan(loaded).parameters.total * 2 / _GIB
+    weights_gib = build_plan(loaded).parameters.total * 2 / GIB
     room = _WEIGHTS_SHARE * loaded.spec.hardware.usable_gib
     sizes = [size for size in (1, 2, 4, 8) if topology["rollout_gpus"] % size == 0]
     size = next((size for size in sizes if weights_gib / size <= room), sizes[-1])

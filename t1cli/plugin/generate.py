@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from t1cli.plugin.to_sample import LOST_FOR_GOOD, Siblings, lost_sample, to_samp
 from t1cli.plugin.trial_book import TrialBook, trial_book
 from t1cli.terminal.rollout.batch import PERMANENT_CAUSES
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
+from t1cli.terminal.seeds import seed_of
 from t1cli.terminal.tasks.task import Task
 
 logger = logging.getLogger(__name__)
@@ -75,14 +75,13 @@ def _samples(campaign: Campaign, sample: Any, result: TrialResult) -> Any:
 
 def _plan(campaign: Campaign, task: Task, sample: Any, attempt: int) -> TrialPlan:
     within = f"g{sample.group_index}-i{sample.index}-a{attempt}"
-    seed = int.from_bytes(hashlib.sha256(f"{campaign.world.seed}:{within}".encode()).digest()[:4], "big")
     return TrialPlan(
         task=task,
         trial_id=f"{campaign.world.run_tag}-{within}",
         group_id=int(sample.group_index or 0),
         sample=int(sample.index or 0),
         attempt=attempt,
-        seed=seed,
+        seed=seed_of(campaign.world.seed, within),
     )
 
 

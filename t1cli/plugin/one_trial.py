@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from t1cli.plugin.ask_again import AskAgain
 from t1cli.plugin.trial_book import TrialBook
+from t1cli.terminal.backoff import backoff_seconds
 from t1cli.terminal.harness.engine import Engine
 from t1cli.terminal.rollout.batch import INTERRUPTED, OVER_SAMPLED, PERMANENT_CAUSES
 from t1cli.terminal.rollout.kept import PlayableTrial
@@ -97,5 +97,4 @@ def _result(trial: PlayableTrial, running: asyncio.Task[TrialResult]) -> TrialRe
 
 
 async def _back_off(tries: int) -> None:
-    ceiling = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** (tries - 1))
-    await asyncio.sleep(ceiling * random.uniform(0.5, 1.0))
+    await asyncio.sleep(backoff_seconds(tries, first=_FIRST_BACKOFF_SECONDS, longest=_MAX_BACKOFF_SECONDS))

@@ -10,6 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
+from memory_model.units import GIB
 from t1cli.errors import ExitCode
 from t1cli.plan.binding import binding_term, states_gib
 from t1cli.plan.plan import Finding, OverlayUsed, Plan, StageMemory
@@ -163,7 +164,7 @@ def _routing(plan: Plan) -> str:
     schedule = plan.schedule
     return (
         f"{schedule.routing_bytes_per_token:,} B a token as int32, at most "
-        f"{_size(schedule.routing_bytes_per_step / 2**30)} a step; uint8 would take "
+        f"{_size(schedule.routing_bytes_per_step / GIB)} a step; uint8 would take "
         f"{schedule.routing_bytes_per_token // 4:,} B"
     )
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memory_model.units import GIB
 from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
 from t1cli.preflight.cluster_fleet import cluster_said
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import NoNodes, Probe
 
-GIB = 1024**3
 EMBEDDED_SHARED_GIB = 0.25
 """The object store of the private Ray."""
 SLIME_SHARED_GIB = 16.0

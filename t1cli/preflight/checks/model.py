@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memory_model.units import GIB
 from t1cli.preflight.chat_template import relation_of
 from t1cli.preflight.check import Check, Context, Saw, failed, passed, skipped, warned
 from t1cli.preflight.every_node import EveryNode
@@ -128,7 +129,7 @@ def _judge_torch_dist(found: Any, key: str, fix: str) -> Saw:
     if found["missing"] or found["empty"]:
         lacking = [*found["missing"], *(f"{name} is empty" for name in found["empty"][:3])]
         return failed(f"{found['directory']}: {', '.join(lacking)}", wanted, fix)
-    size = found["bytes"] / 1024**3
+    size = found["bytes"] / GIB
     return passed(f"{found['directory']}, {size:.1f} GiB", wanted)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from memory_model.units import GIB
+from t1cli.plan.host import LOCAL_SANDBOX_GIB
 from t1cli.preflight.check import NOT_A_NODE, Check, Context, Saw, failed, passed, skipped, warned
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
@@ -13,8 +15,6 @@ from t1cli.preflight.pool_status import NO_ANSWER, pool_servers
 from t1cli.spec.command_line import command_line
 from t1cli.spec.sandbox import HarborSandbox, PoolSandbox
 
-GIB = 1024**3
-LOCAL_SANDBOX_GIB = 0.0625
 SLOW_RAMP_SHARE = 0.2
 """A ramp above this share of a rollout leaves engines waiting."""
 LEASE_WAIT_SECONDS = 20.0

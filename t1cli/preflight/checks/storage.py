@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from memory_model.units import GIB
 from t1cli.preflight.check import Check, Context, Saw, failed, passed, warned
 from t1cli.preflight.every_node import EveryNode
 from t1cli.preflight.fleet import Probe
 
-GIB = 1024**3
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 FILES_PER_TRIAL = 20
 SPARE_GIB = 1.0

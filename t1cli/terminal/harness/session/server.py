@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -46,12 +46,7 @@ class SessionServer:
     async def __aenter__(self) -> SessionServer:
         import uvicorn
 
-        class Quiet(uvicorn.Server):
-            """Signals belong to the process, not to one of its servers."""
-
-            @contextlib.contextmanager
-            def capture_signals(self) -> Iterator[None]:
-                yield
+        from t1cli.terminal.quiet_server import QuietServer
 
         self._socket = socket.create_server((self._host, self._port), backlog=2048)
         host, port = self._socket.getsockname()[:2]
@@ -63,7 +58,7 @@ class SessionServer:
             lifespan="off",
             timeout_graceful_shutdown=int(STOP_SECONDS),
         )
-        self._server = Quiet(config)
+        self._server = QuietServer(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         return self
 

@@ -10,13 +10,14 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 
 from t1cli.errors import BadInput, CouldNotAsk, Refused
+from t1cli.terminal.quiet_server import QuietServer
 from t1cli.terminal.sandbox.pool.app import PoolApp
 from t1cli.terminal.sandbox.pool.operations import Pool
 
@@ -56,7 +57,7 @@ async def serve(pool: Pool, address: Address, *, ready: Callable[[str], None]) -
 
 async def _serve(pool: Pool, listening: socket.socket, ready: Callable[[str], None]) -> None:
     host, port = listening.getsockname()[:2]
-    server = _Quiet(uvicorn.Config(PoolApp(pool), log_level="warning", access_log=False, timeout_keep_alive=75))
+    server = QuietServer(uvicorn.Config(PoolApp(pool), log_level="warning", access_log=False, timeout_keep_alive=75))
     stop = _Signals()
     try:
         closed, swept = await pool.start()
@@ -73,14 +74,6 @@ async def _serve(pool: Pool, listening: socket.socket, ready: Callable[[str], No
         await serving
     finally:
         listening.close()
-
-
-class _Quiet(uvicorn.Server):
-    """uvicorn without signal handlers: the first signal drains, and requests must be answered meanwhile."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class _Signals:
