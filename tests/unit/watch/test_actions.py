@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+import time
 import urllib.error
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -392,7 +393,11 @@ def test_alerts_go_through_the_real_wandb_once_over_restarts(run: RunDirectory) 
         assert alerts.delivery.trouble == ""
         alerts.close()
     (file,) = watch_dir(run).rglob("*.wandb")
-    told = b"".join(record.data for record in read_records(file))
+    # W&B's service goes on writing after `finish` has returned.
+    told, deadline = b"", time.monotonic() + 120
+    while b"r: throughput-halved" not in told and time.monotonic() < deadline:
+        time.sleep(0.05)
+        told = b"".join(record.data for record in read_records(file))
     assert told.count(b"r: signal-dead") == told.count(b"r: throughput-halved") == 1
     assert b"ERROR" in told and b"WARN" in told
 
