@@ -45,9 +45,11 @@ class _Tagged(ABC):
         try:
             if _OPENING in beside:
                 raise _Unreadable("a <tool_call> is not closed")
-            calls = tuple(self.call(body, tools) for body in bodies)
+            calls = tuple(_encodable(self.call(body, tools)) for body in bodies)
         except _Unreadable as problem:
             return Calls(text, problem=str(problem))
+        except RecursionError:
+            return Calls(text, problem="the call's arguments are nested beyond reason")
         return Calls(beside.rstrip(), calls)
 
     @abstractmethod
@@ -103,6 +105,15 @@ class KeyValueCalls(_Tagged):
         if self._PAIR.sub("", inner).strip():
             raise _Unreadable("text between the call's arguments")
         return _typed(name, [(key.strip(), value) for key, value in self._PAIR.findall(inner)], tools)
+
+
+def _encodable(call: ToolCall) -> ToolCall:
+    """JSON can spell half a character (`\\ud83d`): no shell takes one, no wire carries it and no tokenizer reads it."""
+    try:
+        (call.name + call.arguments).encode()
+    except UnicodeEncodeError as error:
+        raise _Unreadable(f"the call holds half a character, {error.object[error.start]!r}") from error
+    return call
 
 
 def _typed(name: str, pairs: list[tuple[str, str]], tools: tuple[Tool, ...]) -> ToolCall:

@@ -54,6 +54,15 @@ def test_calls_are_read_back_with_the_types_that_the_tool_declares(form: Any) ->
     assert [(call.name, call.parsed) for call in found.calls] == [("put", ARGUMENTS), ("rest", {})]
 
 
+@pytest.mark.parametrize("form", (JsonCalls(), ParameterCalls(), KeyValueCalls()), ids=lambda f: type(f).__name__)
+def test_half_a_character_that_json_can_spell_makes_no_call(form: Any) -> None:
+    said = written(form, "put", {"path": "a", "meta": {"k": "?"}}).replace("?", "\\ud83d")
+    found = form.read(said, TOOLS)
+    assert found.calls == () and "half a character" in found.problem and found.content == said
+    whole = form.read(said.replace("\\ud83d", "\\ud83d\\ude42"), TOOLS)
+    assert len(whole.calls) == 1 and not whole.problem
+
+
 @given(values=st.dictionaries(st.sampled_from(("path", "either")), st.text(st.characters(codec="utf-8"))))
 def test_any_text_survives_being_a_json_argument(values: dict[str, str]) -> None:
     found = JsonCalls().read(written(JsonCalls(), "put", values), TOOLS)
