@@ -71,6 +71,82 @@ def test_a_campaign_runs_to_its_end_and_is_on_record(head: Head, load, listener,
     _no_secret(head, run)
 
 
+LOOPS = {
+    "t1": ("rollout.over_sampling_batch_size=3",),
+    "slime": ("rollout.over_sampling_batch_size=3", "engine.rollout_loop=slime"),
+    "slime_ahead": ("engine.rollout_loop=slime", "rollout.pipeline=one_step", "rollout.max_staleness=1"),
+    "fully_async": ("rollout.pipeline=fully_async", "rollout.max_staleness=2"),
+}
+"""Who plays the trials: t1's own loop, slime's stock rollout through our generate function, its asynchronous worker."""
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_three_rollouts_keep_slimes_rules_whoever_plays_them(
+    loop: str, head: Head, load, listener, stages, options, tmp_path: Path
+) -> None:
+    samples = tmp_path / "samples"
+    small = ("rollout.num_rollouts=3", "checkpoint.every_rollouts=1", "sandbox.capacity=3")
+    knobs = (f"engine.env.STUB_SAMPLES='{samples}'", "engine.env.STUB_TRAIN_SECONDS='0.5'")
+    launch(load(f"loop-{loop}", *small, *knobs, *LOOPS[loop]), options, listener, stages)
+    run = run_of(options, f"loop-{loop}")
+    assert standing(run).state is RunState.FINISHED
+    rows = read_metrics(run.metrics_jsonl)
+    for name in ("rollout/raw_reward", "train/grad_norm", "train/tis", "terminal/total_samples"):
+        assert list(series(rows, name)) == [0, 1, 2], name
+    assert set(series(rows, "terminal/unaccounted_tokens").values()) == {0.0}
+    for rollout in range(3):
+        _samples_are_the_rows(samples / f"rollout_{rollout}.json", run.rollouts / f"rollout_{rollout:06d}.npz")
+    _weight_versions(loop, run, series(rows, "terminal/version_lag"))
+    _every_trial_is_booked(run, series(rows, "terminal/sampled_tokens"))
+    for command in ("audit", "report"):
+        said = CliRunner().invoke(app, [command, str(run.path), "--json"])
+        assert said.exit_code == 0, said.output
+    _nothing_left_of(run)
+
+
+def _samples_are_the_rows(samples: Path, rows: Path) -> None:
+    """What slime trains on is what the run has on record, bit for bit; the batch is full."""
+    trained = json.loads(samples.read_text())
+    assert len({sample["group_id"] for sample in trained}) == len({sample["group_index"] for sample in trained}) == 2
+    assert any(log_prob < 0 for sample in trained for log_prob in sample["rollout_log_probs"])
+    assert sum(sum(sample["loss_mask"]) for sample in trained) > 0
+    for sample, row in zip(trained, load_rows(rows), strict=True):
+        start = len(row.tokens) - sample["response_length"]
+        assert sample["tokens"] == row.tokens.tolist() and sample["reward"] == row.reward
+        assert sample["loss_mask"] == row.loss_mask[start:].tolist() and sum(sample["loss_mask"]) > 0
+        assert sample["rollout_log_probs"] == pytest.approx(row.log_probs[start:].tolist())
+        assert all(
+            value < 0 for value, mask in zip(sample["rollout_log_probs"], sample["loss_mask"], strict=True) if mask
+        )
+        assert sample["routes"] == row.routed_experts.tolist() and len(sample["routes"]) == len(row.tokens) - 1
+        assert sample["weight_versions"] == list(row.weight_versions)
+
+
+def _weight_versions(loop: str, run: RunDirectory, lag: dict[int, float]) -> None:
+    """The double pushes version 1 before the first rollout and one more after each step."""
+    versions = [{v for row in load_rows(path) for v in row.weight_versions} for path in sorted(run.rollouts.iterdir())]
+    if loop == "fully_async":
+        assert list(lag) == [0, 1, 2] and all(0 <= value <= 2 for value in lag.values())
+        assert all(found <= {1, 2, 3} for found in versions) and versions[0] == {1}
+    elif loop == "slime_ahead":
+        assert versions == [{1}, {1}, {2}] and list(lag.values()) == [0, 1, 1]
+    else:
+        assert versions == [{1}, {2}, {3}] and list(lag.values()) == [0, 0, 0]
+
+
+def _every_trial_is_booked(run: RunDirectory, sampled: dict[int, float]) -> None:
+    lines = [line for path in sorted(run.trials.glob("rollout_*.jsonl")) for line in path.read_text().splitlines()]
+    trials = [json.loads(line) for line in lines]
+    assert len({trial["trial_id"] for trial in trials}) == len(trials) >= 6
+    assert sum(sampled.values()) == sum(trial["sampled_tokens"] + trial["lost_tokens"] for trial in trials)
+
+
+def _nothing_left_of(run: RunDirectory) -> None:
+    """No process of its sandboxes, whose places lie below the run's directory."""
+    commands = [_command_line(entry).decode(errors="replace") for entry in Path("/proc").iterdir()]
+    assert not [command for command in commands if str(run.sandboxes) in command]
+
+
 def _no_secret(head: Head, run: RunDirectory) -> None:
     """Keys stood in this process's environment and in the head's: they are in no file, job, command line or log."""
     job = read_ray_job(run)
