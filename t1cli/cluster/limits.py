@@ -64,7 +64,7 @@ def how_to_raise(process: OpenFiles, trials: int) -> str:
 def read_open_files(pid: int, process: Process, node: str, proc: Path = Path("/proc")) -> OpenFiles | None:
     """Of one process of this machine; None when it is gone or may not be read."""
     try:
-        limits = _LINE.search((proc / str(pid) / "limits").read_text())
+        limits = _LINE.search((proc / str(pid) / "limits").read_text(encoding="utf-8"))
         in_use = len(os.listdir(proc / str(pid) / "fd"))
     except OSError:
         return None

@@ -114,7 +114,7 @@ class LocalCluster:
     def _started(cls, record: Path, logs: Path, environment: Mapping[str, str]) -> LocalCluster:
         temp_dir = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=_TEMP_ROOT))
         mark = secrets.token_hex(8)
-        record.write_text(json.dumps({"mark": mark, "temp_dir": str(temp_dir)}) + "\n")
+        record.write_text(json.dumps({"mark": mark, "temp_dir": str(temp_dir)}) + "\n", encoding="utf-8")
         watcher = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, mark, str(temp_dir), str(logs)],
             stdin=subprocess.PIPE,
@@ -154,7 +154,7 @@ class LocalCluster:
 def sweep_cluster(record: Path) -> int:
     """End what a dead driver's private Ray left behind; returns the number of processes ended."""
     try:
-        left = json.loads(record.read_text())
+        left = json.loads(record.read_text(encoding="utf-8"))
         mark, temp_dir = str(left["mark"]), Path(left["temp_dir"])
     except (OSError, ValueError, KeyError):
         return 0

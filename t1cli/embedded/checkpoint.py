@@ -177,7 +177,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    return json.loads((path / MANIFEST).read_text())  # type: ignore[no-any-return]
+    return json.loads((path / MANIFEST).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def _score(directory: Path, iteration: int) -> float | None:
@@ -190,7 +190,7 @@ def _sha256(path: Path) -> str:
 
 
 def _write_text(path: Path, text: str) -> None:
-    with path.open("w") as handle:
+    with path.open("w", encoding="utf-8") as handle:
         handle.write(text)
         handle.flush()
         os.fsync(handle.fileno())

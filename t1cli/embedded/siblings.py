@@ -31,7 +31,7 @@ class Names:
 
 def pool_names(pool: Path) -> frozenset[str]:
     """Every name in a pool's instructions."""
-    return frozenset().union(*(names_in(file.read_text()) for file in pool.glob("*/instruction.md")))
+    return frozenset().union(*(names_in(file.read_text(encoding="utf-8")) for file in pool.glob("*/instruction.md")))
 
 
 def held_out_names(pool: Path) -> Names:

@@ -57,7 +57,7 @@ def warm_critic(output: Path, spec: ExperimentSpec, pool: Path, *, seed: int) ->
         "held_out_explained_variance": round(fit.explained_variance, 3),
         "seconds": round(time.monotonic() - started, 1),
     }
-    (output / CRITIC_MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    (output / CRITIC_MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
 
 

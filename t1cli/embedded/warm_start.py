@@ -90,7 +90,7 @@ def warm_start(output: Path, spec: ExperimentSpec, pool: Path, *, seed: int) -> 
         "steps": report.step,
         "seconds": round(time.monotonic() - started, 1),
     }
-    (output / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (output / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
 
 

@@ -45,7 +45,7 @@ def iteration_directory(role_directory: Path, rollout: int) -> Path:
 def finished_rollout(role_directory: Path) -> int | None:
     """The newest rollout whose checkpoint Megatron says it has finished; None before the first."""
     try:
-        return int((role_directory / TRACKER).read_text().strip())
+        return int((role_directory / TRACKER).read_text(encoding="utf-8").strip())
     except (OSError, ValueError):
         return None
 

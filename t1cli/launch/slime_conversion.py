@@ -78,6 +78,6 @@ def run_conversion(conversion: Conversion) -> None:
 def is_converted(directory: Path) -> bool:
     """Whether the tool has finished there: it writes the tracker's word last."""
     try:
-        return (directory / TRACKER).read_text().strip() == _RELEASE and (directory / _RELEASE).is_dir()
+        return (directory / TRACKER).read_text(encoding="utf-8").strip() == _RELEASE and (directory / _RELEASE).is_dir()
     except OSError:
         return False

@@ -105,7 +105,7 @@ def load_table(version: str) -> Table:
     if plain not in known_versions():
         known = ", ".join(known_versions())
         raise BadInput(f"no argument table for slime {version}", "engine.version", f"versions with a table: {known}")
-    content = json.loads((_directory() / f"{_PREFIX}{plain}.json").read_text())
+    content = json.loads((_directory() / f"{_PREFIX}{plain}.json").read_text(encoding="utf-8"))
     base = load_table(content["base"]) if "base" in content else None
     removed = {**(base.removed if base else _LONG_REMOVED), **dict(content.get("removed", ()))}
     by_flag = {flag: argument for flag, argument in (base.by_flag if base else {}).items() if flag not in removed}

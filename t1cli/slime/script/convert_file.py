@@ -45,7 +45,7 @@ def load_script(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
         raise error
     with TemporaryDirectory() as directory:
         spec_file = Path(directory) / "experiment.yaml"
-        spec_file.write_text(found.text)
+        spec_file.write_text(found.text, encoding="utf-8")
         loaded = load_experiment(spec_file, keys)
     inside = str(spec_file)
     places = {key: _elsewhere(where, inside, path) for key, where in loaded.places.items()}

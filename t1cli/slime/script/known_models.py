@@ -62,5 +62,5 @@ def _architecture(name: str) -> Mapping[str, Any]:
 
 @cache
 def _model(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load((presets_dir() / f"{name}.yaml").read_text())["model"]
+    content: dict[str, Any] = yaml.safe_load((presets_dir() / f"{name}.yaml").read_text(encoding="utf-8"))["model"]
     return content

@@ -59,7 +59,7 @@ def read_script(
         return NotRead((Note(str(path), reason),))
     here = path.resolve()
     state = State(dict(overrides or {}), script_tree(here), tuple(allowed), directory=str(here.parent))
-    source = Source(here.read_text(errors="replace"), shown=path.name)
+    source = Source(here.read_text(encoding="utf-8", errors="replace"), shown=path.name)
     try:
         start(here, state).run(source)
     except (TooMuch, RecursionError) as error:

@@ -137,7 +137,7 @@ def _draft(submission: Submission, arguments: Arguments, *, name: str, version: 
 def _load(draft: Draft) -> LoadedSpec | NotRead:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "experiment.yaml"
-        path.write_text(spec_text(draft))
+        path.write_text(spec_text(draft), encoding="utf-8")
         try:
             return load_experiment(path)
         except T1Error as error:

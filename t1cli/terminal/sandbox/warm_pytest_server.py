@@ -58,7 +58,11 @@ def _warm_up() -> None:
     import ctrf.main
     import pytest
 
-    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch), open(os.devnull, "w") as nowhere:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        contextlib.chdir(scratch),
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+    ):
         Path("test_warm_up.py").write_text("def test_nothing():\n    assert True\n", encoding="utf-8")
         with contextlib.redirect_stdout(nowhere):
             arguments = ["-q", "-s", "-c", os.devnull, "-p", "no:cacheprovider", "-p", ctrf.main.__name__]

@@ -38,7 +38,7 @@ def read_sourced(path: str, state: State, where: str) -> tuple[str | None, Path]
         return None, found
     if found != wanted.resolve():
         state.note(where, f"`source {path}` was read from {found}")
-    return found.read_text(errors="replace"), found
+    return found.read_text(encoding="utf-8", errors="replace"), found
 
 
 def _inside(path: Path, state: State) -> Path | None:
