@@ -8,11 +8,11 @@ _CAVEAT = "on the tasks it trains on; only an evaluation tells about others"
 
 
 def what_changed(summary: RunSummary) -> str:
-    """Empty before there are two windows to compare."""
+    """Empty before there are two windows that differ."""
     name, values = _telling(summary)
-    if values.first is None or values.last is None or summary.rollouts_done < 2:
-        return ""
     window = values.rollouts
+    if values.first is None or values.last is None or summary.rollouts_done <= window:
+        return ""
     overlap = ", which overlap" if summary.rollouts_done < 2 * window else ""
     first, last = f"{values.first:.3f}", f"{values.last:.3f}"
     if first == last:
