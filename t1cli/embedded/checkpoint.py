@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from t1cli.embedded.model import TinyMoEConfig
 from t1cli.embedded.weights import WEIGHTS_FILE, read_config, save_weights
 from t1cli.errors import T1Error
 from t1cli.launch.pins import pinned
+from t1cli.records import read_json
 
 FORMAT_VERSION = 1
 LATEST = "latest"
@@ -169,23 +171,42 @@ def _manifest(aside: Path, state: RoleState) -> dict[str, object]:
 
 
 def _is_whole(path: Path) -> bool:
+    """Whether a directory has a manifest of ours and every file as it says; a foreign one has not."""
     try:
-        files = _read_manifest(path)["files"]
-        return all(_sha256(path / name) == facts["sha256"] for name, facts in files.items())
-    except (OSError, ValueError, KeyError):
+        manifest = _read_manifest(path)
+        return all(_sha256(path / name) == facts["sha256"] for name, facts in manifest["files"].items())
+    except (OSError, ValueError):
         return False
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    return json.loads((path / MANIFEST).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    """A manifest that has everything that is read of one. Raises ValueError for any other."""
+    manifest = read_json(path / MANIFEST) or {}
+    if manifest.get("format_version") != FORMAT_VERSION or not isinstance(manifest.get("role"), str):
+        raise ValueError(f"{path / MANIFEST} is no manifest of format {FORMAT_VERSION}")
+    files, progress = manifest.get("files"), manifest.get("progress")
+    if not isinstance(files, dict) or not all(isinstance(file, dict) and "sha256" in file for file in files.values()):
+        raise ValueError(f"{path / MANIFEST} names no files")
+    if not isinstance(progress, dict) or not _is_progress(progress):
+        raise ValueError(f"{path / MANIFEST} does not say where the campaign stood")
+    return manifest
+
+
+def _is_progress(found: dict[str, Any]) -> bool:
+    score = found.get("score")
+    is_scored = score is None or (isinstance(score, int | float) and not isinstance(score, bool))
+    numbers = all(type(found.get(name)) is int for name in ("next_rollout", "weight_version"))
+    return is_scored and numbers and found.keys() <= {"next_rollout", "weight_version", "score"}
 
 
 def _score(directory: Path, iteration: int) -> float | None:
-    score = _read_manifest(directory / _name(iteration))["progress"]["score"]
+    score = _read_manifest(directory / _name(iteration))["progress"].get("score")
     return None if score is None else float(score)
 
 
 def _sha256(path: Path) -> str:
+    if not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(ENOENT, "no such file", str(path))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

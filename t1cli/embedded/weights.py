@@ -35,7 +35,7 @@ def read_config(path: Path) -> TinyMoEConfig:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
         config = TinyMoEConfig(**json.loads(header["config"]))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"no weights of the embedded engine: {error!r}", where=str(path)) from error
     if header.get("tokenizer") != tokenizer().fingerprint:
         raise BadInput(

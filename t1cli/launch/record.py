@@ -113,6 +113,13 @@ def read_record(run: RunDirectory) -> RunRecord:
     value = read_json(run.record_json)
     if value is None:
         raise Refused("no run record: the launch ended before it was written", where=str(run.record_json))
+    version = value.get("format_version")
+    if type(version) is int and version > FORMAT_VERSION:
+        raise Refused(
+            f"a run record of format {version}: this t1 reads up to {FORMAT_VERSION}",
+            where=str(run.record_json),
+            hint="the t1 that launched the run, or a newer one",
+        )
     try:
         record: RunRecord = _reader().validate_python(value)
         if not record.sessions:

@@ -88,7 +88,7 @@ def _tokens(record: Path) -> int:
     try:
         found = json.loads(record.read_text(encoding="utf-8"))
         return int(found["sampled_tokens"]) + int(found["lost_tokens"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0
 
 
@@ -124,7 +124,7 @@ def _read(path: Path, tasks: Mapping[int, Task]) -> TrialResult | None:
         if _digest(rows) != record["digest"]:
             return None
         return _result(record, task, rows)
-    except (OSError, ValueError, KeyError, TypeError, BadInput):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, BadInput):
         return None
 
 

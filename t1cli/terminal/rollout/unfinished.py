@@ -65,7 +65,7 @@ class DrawRecord:
         path = self._file(rollout_id)
         try:
             return _state(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             _LOG.warning("%s: no record of what was left unfinished: %s", path, error)
         return DrawState(rollout_id * count)
 

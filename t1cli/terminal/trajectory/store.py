@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import json
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -49,15 +48,17 @@ def save_rows(path: Path, rows: Sequence[TrainingRow]) -> None:
 
 def load_rows(path: Path) -> tuple[TrainingRow, ...]:
     """The rows that `save_rows` wrote, bit for bit. Raises BadInput when the file is none of ours."""
+    if not path.is_file():  # a pipe would be waited for
+        raise BadInput("no readable rollout: no such file", where=str(path))
     try:
         with np.load(path, allow_pickle=False) as archive:
             content = {name: archive[name] for name in archive.files}
         head = json.loads(content["head"].tobytes())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        if head["format_version"] == FORMAT_VERSION:
+            return tuple(_rows(head["rows"], content))
+    except Exception as error:  # zipfile, zlib and numpy raise anything over bytes that are not theirs
         raise BadInput(f"no readable rollout: {type(error).__name__}: {error}", where=str(path)) from error
-    if head.get("format_version") != FORMAT_VERSION:
-        raise BadInput(f"rollout format {head.get('format_version')}, expected {FORMAT_VERSION}", where=str(path))
-    return tuple(_rows(head["rows"], content))
+    raise BadInput(f"rollout format {head['format_version']}, expected {FORMAT_VERSION}", where=str(path))
 
 
 def _rows(labels: list[dict[str, Any]], content: dict[str, Any]) -> list[TrainingRow]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -134,6 +136,41 @@ def test_a_torn_or_altered_file_is_not_taken(tmp_path: Path) -> None:
     assert complete_iterations(tmp_path) == (1,)
     with pytest.raises(T1Error, match="not complete"):
         read_checkpoint(tmp_path, 2, role="actor")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda told: [told],
+        lambda told: told | {"format_version": 2},
+        lambda told: told | {"role": 3},
+        lambda told: told | {"files": ["model.safetensors"]},
+        lambda told: told | {"files": {"model.safetensors": "x"}},
+        lambda told: told | {"files": told["files"] | {"..": {"sha256": "x"}}},
+        lambda told: told | {"progress": None},
+        lambda told: told | {"progress": told["progress"] | {"score": "high"}},
+        lambda told: told | {"progress": {"next_rollout": 2}},
+        lambda told: told | {"progress": told["progress"] | {"of_the_future": 1}},
+    ],
+)
+def test_a_manifest_that_is_not_ours_is_passed_over_by_saves_reads_and_retention(damage: Any, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, state(1, score=0.5))
+    manifest = write_checkpoint(tmp_path, state(2)) / "manifest.json"
+    manifest.write_text(json.dumps(damage(json.loads(manifest.read_text()))))
+    assert complete_iterations(tmp_path) == (1,)
+    with pytest.raises(T1Error, match="not complete"):
+        read_checkpoint(tmp_path, 2, role="actor")
+    assert prune([tmp_path], keep_latest=1, keep_best=1) == ()
+    write_checkpoint(tmp_path, state(2))
+    assert complete_iterations(tmp_path) == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.safetensors"])
+def test_a_pipe_in_a_checkpoint_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    directory = write_checkpoint(tmp_path, state(1))
+    (directory / name).unlink()
+    os.mkfifo(directory / name)
+    assert complete_iterations(tmp_path) == ()
 
 
 def test_roles_resume_from_an_iteration_that_both_have(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.errors import T1Error
+from t1cli.errors import Refused, T1Error
 from t1cli.launch.attempts import all_runs
+from t1cli.launch.record import read_record
+from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_summary import summarize
+from t1cli.records import write_json
 from t1cli.ui.json_view import print_object
 from t1cli.ui.runs_view import print_runs
 from t1cli.ui.status_view import print_status
@@ -70,3 +73,11 @@ def test_what_is_no_file_is_not_waited_for(name: str, tmp_path: Path, capsys: py
         run.mkdir(parents=True)
         make(run / name)
         answers(tmp_path / kind, capsys)
+
+
+def test_a_record_of_the_future_is_refused_with_both_formats(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "camp" / "attempt_1")
+    write_json(run.record_json, {"format_version": 2, "whatever": "it holds by then"})
+    with pytest.raises(Refused, match="format 2: this t1 reads up to 1") as raised:
+        read_record(run)
+    assert raised.value.diagnostics[0].where == str(run.record_json) and raised.value.diagnostics[0].hint

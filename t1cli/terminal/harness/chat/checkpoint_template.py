@@ -93,7 +93,7 @@ def _settings(config: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"not readable as JSON: {error}", where=str(config)) from error
     return found if isinstance(found, dict) else {}
 

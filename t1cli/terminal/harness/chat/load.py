@@ -75,7 +75,7 @@ def _own_stop_ids(directory: Path) -> tuple[int, ...]:
 def _settings(path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from t1cli.errors import BadInput
 from t1cli.terminal.trajectory.row import Audit, TrainingRow, TurnRecord
@@ -76,3 +81,32 @@ def test_half_a_file_and_foreign_files_are_located_errors(tmp_path: Path) -> Non
     np.savez(path, head=np.asarray([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(BadInput):
         load_rows(path)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_damaged_bytes_are_a_located_error_or_still_rows(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "r.npz"
+        save_rows(path, (row(9),))
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(bytes(content[: data.draw(st.integers(1, len(content)))]))
+        with contextlib.suppress(BadInput):
+            assert len(load_rows(path)) <= 1
+
+
+@pytest.mark.parametrize("head", [b"[]", b"3", b'{"format_version":1}', b'{"format_version":1,"rows":[{"a":1}]}'])
+def test_an_archive_of_somebody_else_is_a_located_error(head: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "r.npz"
+    np.savez(path, head=np.frombuffer(head, dtype=np.uint8), lengths=np.asarray([1]))
+    with pytest.raises(BadInput, match="no readable rollout") as raised:
+        load_rows(path)
+    assert raised.value.diagnostics[0].where == str(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r.npz")
+    with pytest.raises(BadInput, match="no such file"):
+        load_rows(tmp_path / "r.npz")
