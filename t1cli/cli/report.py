@@ -31,7 +31,7 @@ def command(
     if terminal:
         print_curves(facts)
         return
-    target = output or found.path / "report.html"
+    target = output or found.report_html
     text = page(facts, found)
     if output is None:
         write_text(target, text)

@@ -158,7 +158,7 @@ async def _processes_and_site(
 
 
 def _start_cluster(run: RunDirectory) -> LocalCluster:
-    return LocalCluster.start(run.ray_json, run.logs / "ray", cpu_environment(threads=1))
+    return LocalCluster.start(run.ray_json, run.ray_logs, cpu_environment(threads=1))
 
 
 async def _close(starting: asyncio.Future[LocalCluster]) -> None:

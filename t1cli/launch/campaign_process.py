@@ -82,7 +82,7 @@ def run_to_its_end(run: RunDirectory, body: Callable[[], End], log: CampaignLog)
 @contextmanager
 def log_of(run: RunDirectory, echo: Progress | None = None) -> Iterator[CampaignLog]:
     """The campaign's log, closed at the end."""
-    log = CampaignLog(run.logs / "campaign.log", echo=echo)
+    log = CampaignLog(run.campaign_log, echo=echo)
     try:
         yield log
     finally:

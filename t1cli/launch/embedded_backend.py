@@ -52,7 +52,7 @@ class EmbeddedBackend:
 
     def _start_detached(self, job: Job) -> Started:
         job.run.logs.mkdir(parents=True, exist_ok=True)
-        with (job.run.logs / "process.log").open("ab") as output:
+        with job.run.process_log.open("ab") as output:
             process = subprocess.Popen(
                 self._argv(job.run, resume=job.resume),
                 env={**os.environ, **ENVIRONMENT},

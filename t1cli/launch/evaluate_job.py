@@ -11,7 +11,6 @@ from t1cli.launch.attempts import latest_attempt, next_attempt
 from t1cli.launch.backend import Backend, Occupation
 from t1cli.launch.evaluation import FORMAT_VERSION, EvaluationAnswer, summarise
 from t1cli.launch.gates import DECIDED_AT_START, raise_for, sort_out
-from t1cli.launch.job_log import LOG_NAME
 from t1cli.launch.lock import refuse_if_held
 from t1cli.launch.measured import read_measured
 from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, plan_for, stop_command
@@ -50,7 +49,7 @@ def evaluate_as_job(request: EvaluationRequest, dialogue: Dialogue) -> Evaluatio
     loaded = evaluation_of(request.loaded)
     record = _run(request, loaded, dialogue)
     run = RunDirectory(Path(record.run_dir))
-    found = read_measured(run.path, run.logs / LOG_NAME)
+    found = read_measured(run.path, run.job_log)
     if found is None:
         logs = command_line("logs", str(run.path))
         raise CouldNotAsk(

@@ -12,8 +12,6 @@ from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
 from t1cli.records import read_json, write_json
 
-LOG_NAME = "job.log"
-
 
 class JobLog:
     """Takes text as it comes, in whole lines; remembers how far it has read, so that a new follower goes on there."""
@@ -22,10 +20,10 @@ class JobLog:
         self, run: RunDirectory, job_id: str, metrics: MetricsWriter, *, on_save: Callable[[LoggedSave], None]
     ) -> None:
         self._metrics, self._on_save = metrics, on_save
-        self._job_id, self._place = job_id, run.logs / "job_log_position.json"
+        self._job_id, self._place = job_id, run.job_log_position
         self._joiner = LineJoiner()
         run.logs.mkdir(parents=True, exist_ok=True)
-        self._stream = (run.logs / LOG_NAME).open("a", encoding="utf-8", buffering=1)
+        self._stream = run.job_log.open("a", encoding="utf-8", buffering=1)
         self._unfinished = ""
         known = read_json(self._place) or {}
         known = known if known.get("job_id") == job_id else {}

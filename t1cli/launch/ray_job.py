@@ -24,12 +24,12 @@ class RayJob:
 
     def save(self, run: RunDirectory) -> None:
         """Put it on record."""
-        write_json(_file(run), asdict(self))
+        write_json(run.ray_job_json, asdict(self))
 
 
 def read_ray_job(run: RunDirectory) -> RayJob | None:
     """The newest submission of a run; None when there was none."""
-    value = read_json(_file(run))
+    value = read_json(run.ray_job_json)
     try:
         return None if value is None else RayJob(**value)
     except TypeError:
@@ -38,8 +38,4 @@ def read_ray_job(run: RunDirectory) -> RayJob | None:
 
 def job_directory(run: RunDirectory, session: int) -> Path:
     """What is uploaded as the job's working directory: its argv, role file and settings."""
-    return run.path / "job" / f"session_{session}"
-
-
-def _file(run: RunDirectory) -> Path:
-    return run.path / "ray_job.json"
+    return run.job / f"session_{session}"

@@ -59,6 +59,31 @@ class RunDirectory:
         return self.path / "logs"
 
     @property
+    def campaign_log(self) -> Path:
+        """What people saw, with times; tracebacks too."""
+        return self.logs / "campaign.log"
+
+    @property
+    def process_log(self) -> Path:
+        """Stdout and stderr of a detached process."""
+        return self.logs / "process.log"
+
+    @property
+    def job_log(self) -> Path:
+        """What a slime job has printed."""
+        return self.logs / "job.log"
+
+    @property
+    def job_log_position(self) -> Path:
+        """How far the job's output is written down."""
+        return self.logs / "job_log_position.json"
+
+    @property
+    def ray_logs(self) -> Path:
+        """Of the embedded engine's private Ray."""
+        return self.logs / "ray"
+
+    @property
     def trials(self) -> Path:
         """Fresh, run-tagged trial directories."""
         return self.path / "trials"
@@ -78,6 +103,34 @@ class RunDirectory:
     def ray_json(self) -> Path:
         """Of the embedded engine: the private Ray of a session, for whoever sweeps after it."""
         return self.path / "ray.json"
+
+    @property
+    def ray_job_json(self) -> Path:
+        """Of slime: which job of which cluster the newest session runs as."""
+        return self.path / "ray_job.json"
+
+    @property
+    def job(self) -> Path:
+        """Of slime: what was submitted, by session."""
+        return self.path / "job"
+
+    @property
+    def evaluation_request(self) -> Path:
+        """The checkpoint that an evaluation was asked about."""
+        return self.path / "evaluation_request.json"
+
+    @property
+    def watch(self) -> Path:
+        """What watchers keep."""
+        return self.path / "watch"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def report_html(self) -> Path:
+        return self.path / "report.html"
 
     @property
     def rollouts(self) -> Path:

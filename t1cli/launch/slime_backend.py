@@ -94,7 +94,7 @@ def detached_follower(run: RunDirectory) -> ProcessIdentity:
     """A process that follows this run's job; it takes the lock over from this one. Raises BadInput."""
     FollowTimes.of_environment()
     run.logs.mkdir(parents=True, exist_ok=True)
-    with (run.logs / "process.log").open("ab") as output:
+    with run.process_log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "t1cli.launch.follow_run", str(run.path)],
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -25,7 +25,6 @@ from t1cli.spec.engine import SlimeEngine
 from t1cli.spec.load import LoadedSpec
 
 SUFFIX: Final = ".eval"
-_REQUEST: Final = "evaluation_request.json"
 
 
 class SlimeEvaluation(SlimeBackend):
@@ -52,7 +51,7 @@ class SlimeEvaluation(SlimeBackend):
     def start(self, job: Job) -> Started:
         """Write down what is evaluated, submit, follow."""
         record = read_record(job.run)
-        write_json(job.run.path / _REQUEST, {"checkpoint": self._checkpoint})
+        write_json(job.run.evaluation_request, {"checkpoint": self._checkpoint})
         place = SessionPlace(
             job.run, record.session.number, record.family, record.session.digest, checkpoint=self._checkpoint
         )
@@ -68,7 +67,7 @@ class SlimeEvaluation(SlimeBackend):
 
 def evaluated_checkpoint(run: RunDirectory) -> str | None:
     """What the evaluation in a run directory is of."""
-    found = (read_json(run.path / _REQUEST) or {}).get("checkpoint")
+    found = (read_json(run.evaluation_request) or {}).get("checkpoint")
     return found if isinstance(found, str) else None
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.run_layout import unlisted
+
 ROOT = Path(__file__).parents[2]
 T1 = Path(sys.executable).parent / "t1"
 ROLLOUTS = 4
@@ -137,6 +139,9 @@ def test_interrupted_then_killed_then_finished(runs: Path) -> None:
     assert sorted(set(ended)) == list(range(ROLLOUTS)) and ended[-1] == ROLLOUTS - 1
     assert_nothing_left(run, seen)
     assert_one_lineage(run)
+    assert [path for path in unlisted(runs) if path != "output.txt"] == [], (
+        "docs/reference/run-directory.md lists it all"
+    )
 
 
 def assert_nothing_left(run: Path, seen: set[Identity]) -> None:

@@ -17,7 +17,7 @@ class TensorboardTracker:
     def __init__(self, spec: TensorboardSpec, run: RunDirectory) -> None:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._writer = EventFileWriter(str(run.path / "tensorboard" / (spec.project or run.name)))
+        self._writer = EventFileWriter(str(run.tensorboard / (spec.project or run.name)))
 
     def log(self, axis: str, step: int, values: Mapping[str, float]) -> None:
         """One event with all values of the row."""

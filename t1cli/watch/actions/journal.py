@@ -12,7 +12,7 @@ from t1cli.records import LineLog, read_lines
 
 def watch_dir(run: RunDirectory) -> Path:
     """Where watchers of a run keep their files."""
-    return run.path / "watch"
+    return run.watch
 
 
 class Journal:

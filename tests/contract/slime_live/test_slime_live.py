@@ -22,7 +22,6 @@ from t1cli.launch.checkpoint_manifest import Owner, problem_of
 from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job
 from t1cli.launch.events import EventKind, read_events
 from t1cli.launch.follow import JobFailed
-from t1cli.launch.job_log import LOG_NAME
 from t1cli.launch.launch import launch
 from t1cli.launch.lock import lock_holder
 from t1cli.launch.measured import FILE, read_measured
@@ -219,13 +218,13 @@ def test_a_checkpoint_is_evaluated_by_a_job_of_its_own(head: Head, values, optio
     assert 0.0 <= answer["interval"][0] <= answer["solved_rate"] <= answer["interval"][1] <= 1.0
     assert said.stderr.count("  reward ") == 4, "every trial is told as it ends"
     run = run_of(options, "measured.eval")
-    log = (run.logs / LOG_NAME).read_text()
+    log = run.job_log.read_text()
     assert f"actor loaded {actor} at 3" in log and "critic loaded" not in log
     assert sorted(actor.rglob("*")) == before, "neither a claim nor a score was left beside the checkpoints"
     assert standing(run).state is RunState.FINISHED
-    measured = read_measured(run.path, run.logs / LOG_NAME)
+    measured = read_measured(run.path, run.job_log)
     (run.path / FILE).unlink()
-    told = read_measured(run.path, run.logs / LOG_NAME)
+    told = read_measured(run.path, run.job_log)
     assert told is not None and measured is not None
     assert told.scheduled == 4 and told.solved.keys() == measured.solved.keys(), "the log alone would do"
     _no_secret(head, run)
@@ -235,7 +234,7 @@ def test_weights_other_than_those_asked_for_are_never_evaluated(head: Head, load
     loaded = load("elsewhere", *EVALUATION)
     with pytest.raises(JobFailed):
         evaluate_as_job(EvaluationRequest(loaded, "/nonexistent/actor", options), listener)
-    log = (run_of(options, "elsewhere.eval").logs / LOG_NAME).read_text()
+    log = run_of(options, "elsewhere.eval").job_log.read_text()
     assert "holds no finished Megatron checkpoint" in log
 
 
@@ -260,7 +259,7 @@ def test_one_step_is_evaluated_before_its_first_step(head: Head, load, listener,
     rows = read_metrics(run.metrics_jsonl)
     assert list(series(rows, "eval/held-out/scheduled").items()) == [(0, 4.0), (1, 4.0)]
     assert list(series(rows, "rollout/raw_reward")) == [0, 1]
-    log = (run.logs / LOG_NAME).read_text()
+    log = run.job_log.read_text()
     assert log.index("eval 0: {") < log.index("perf 0: {") < log.index("eval 1: {")
 
 

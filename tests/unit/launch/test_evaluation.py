@@ -19,7 +19,6 @@ from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job
 from t1cli.launch.evaluation import summarise
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.gates import Refusal
-from t1cli.launch.job_log import LOG_NAME
 from t1cli.launch.lock import hand_over, lock_holder, mutex
 from t1cli.launch.measured import FILE, Measured, TrialSeen, end_line, read_measured, write_measured
 from t1cli.launch.process_identity import ProcessIdentity
@@ -187,7 +186,7 @@ def test_a_lost_answer_is_not_a_small_one(tmp_path: Path, listener: Listener) ->
     evaluate_as_job(request, listener)
     run = backend.jobs[0].run
     (run.path / FILE).unlink()
-    log = run.logs / LOG_NAME
+    log = run.job_log
     lines = [TrialSeen("a", 1.0, 1.0).line(), TrialSeen("b", None, None, "sandbox/create").line(), end_line(2)]
     log.write_text("".join(f"(RolloutManager pid=7) {line}\n" for line in lines))
     assert read_measured(run.path, log) == Measured(2, {"a": [1.0]}, [1.0])
