@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import secrets
@@ -19,6 +18,7 @@ from typing import Any
 
 from t1cli.cluster import guard
 from t1cli.errors import CouldNotAsk, T1Error
+from t1cli.records import read_json, write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,9 +112,9 @@ class LocalCluster:
 
     @classmethod
     def _started(cls, record: Path, logs: Path, environment: Mapping[str, str]) -> LocalCluster:
-        temp_dir = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=_TEMP_ROOT))
-        mark = secrets.token_hex(8)
-        record.write_text(json.dumps({"mark": mark, "temp_dir": str(temp_dir)}) + "\n", encoding="utf-8")
+        mark, temp_dir = secrets.token_hex(8), _TEMP_ROOT / f"{_TEMP_PREFIX}{secrets.token_hex(6)}"
+        write_json(record, {"mark": mark, "temp_dir": str(temp_dir)})
+        temp_dir.mkdir(mode=0o700)
         watcher = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, mark, str(temp_dir), str(logs)],
             stdin=subprocess.PIPE,
@@ -153,11 +153,8 @@ class LocalCluster:
 
 def sweep_cluster(record: Path) -> int:
     """End what a dead driver's private Ray left behind; returns the number of processes ended."""
-    try:
-        left = json.loads(record.read_text(encoding="utf-8"))
-        mark, temp_dir = str(left["mark"]), Path(left["temp_dir"])
-    except (OSError, ValueError, KeyError):
-        return 0
+    left = read_json(record) or {}
+    mark, temp_dir = str(left.get("mark", "")), Path(str(left.get("temp_dir", "")))
     if not mark or not temp_dir.name.startswith(_TEMP_PREFIX):
         return 0
     ended = guard.Cluster(mark, temp_dir).end()

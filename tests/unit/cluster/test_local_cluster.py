@@ -132,6 +132,38 @@ def test_sweep_ends_what_even_the_guard_did_not(tmp_path: Path) -> None:
         stranger.wait(timeout=120)
 
 
+@pytest.mark.parametrize("died_at", ["write", "mkdir", "guard"])
+def test_killed_at_any_step_of_a_start_nothing_lies_about_unrecorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died_at: str
+) -> None:
+    record, root = tmp_path / "ray.json", tmp_path / "tmp"
+    root.mkdir()
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("t1cli.cluster.local._TEMP_ROOT", root)
+        if died_at == "mkdir":
+            mkdir = Path.mkdir
+            patch.setattr(Path, "mkdir", lambda path, *a, **k: die() if path.parent == root else mkdir(path, *a, **k))
+        elif died_at == "write":
+            patch.setattr(Path, "replace", die)
+        else:
+            patch.setattr(subprocess, "Popen", die)
+        with pytest.raises(KeyboardInterrupt):
+            LocalCluster.start(record, tmp_path / "logs")
+    assert all(str(path) == json.loads(record.read_text())["temp_dir"] for path in root.iterdir())
+    assert sweep_cluster(record) == 0
+    assert list(root.iterdir()) == [] and not record.exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"mark": 3}', '{"mark": "abcd", "temp_dir": "/etc"}'])
+def test_a_record_that_names_no_cluster_of_ours_ends_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ray.json").write_text(text)
+    assert sweep_cluster(tmp_path / "ray.json") == 0
+
+
 def test_a_ray_that_does_not_come_up_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Path] = []
 
