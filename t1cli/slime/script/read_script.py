@@ -37,6 +37,12 @@ class Submission:
     notes: tuple[Note, ...]
     exported: Mapping[str, str] = field(default_factory=dict)
     """What the script exports besides."""
+    unread: tuple[str, ...] = ()
+    """Overrides that the script never looks at."""
+    overwritten: tuple[str, ...] = ()
+    """Overrides that the script replaces by a value of its own."""
+    read: tuple[str, ...] = ()
+    """Every variable that the script looks at."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,9 @@ def _built(state: State, command: Command, at: int) -> Submission:
         where=command.where,
         unknowns=tuple(state.unknowns[name] for name in dict.fromkeys(used) if name in state.unknowns),
         notes=tuple(state.notes),
+        unread=tuple(name for name in state.overrides if name not in state.read | state.overwritten),
+        read=tuple(sorted(state.read)),
+        overwritten=tuple(name for name in state.overrides if name in state.overwritten),
         exported={name: state.variables[name] for name in sorted(state.exported) if name in state.variables},
     )
 

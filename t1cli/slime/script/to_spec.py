@@ -44,6 +44,12 @@ class Converted:
     unknowns: tuple[Unknown, ...]
     """Placeholders that stand in the spec."""
     notes: tuple[Note, ...]
+    unread: tuple[str, ...] = ()
+    """Overrides that the script never looks at."""
+    overwritten: tuple[str, ...] = ()
+    """Overrides that the script replaces by a value of its own."""
+    read: tuple[str, ...] = ()
+    """Every variable that the script looks at."""
 
 
 def convert(submission: Submission, *, name: str, version: str) -> Converted | NotRead:

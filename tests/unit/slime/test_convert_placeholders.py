@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -104,3 +105,38 @@ def test_a_placeholder_of_a_spec_is_not_sent_to_convert() -> None:
     told = " ".join(told.split())
     assert code == 1 and "T-blank <WEIGHTS> is a placeholder that nobody has filled in --> --set" in told
     assert "fix: write it into the spec, or --set model.checkpoints.hf=VALUE" in told and "convert" not in told
+
+
+def test_a_setting_that_changes_nothing_is_said(script: Path) -> None:
+    script.write_text("LR=1e-6\n" + SCRIPT.replace("--lr 1e-6", "--lr $LR"))
+    code, text, said = t1("convert", str(script), "--set", "LR=2e-6", "--set", "RNU=x", "--set", "RUN=y")
+    assert code == 0 and "1.0e-06" in text and "2.0e-06" not in text
+    assert "--set LR changes nothing: the script sets LR itself" in said
+    assert "--set RNU changes nothing: the script does not read RNU" in said and "--set RUN" not in said
+    assert "changes nothing" not in text
+
+
+def test_a_setting_of_a_planned_script_is_a_variable_a_key_or_refused(script: Path) -> None:
+    script.write_text("LR=1e-6\n" + SCRIPT.replace("--lr 1e-6", "--lr $LR"))
+    code, _, said = t1("plan", str(script), "--set", "RNU=x", "--set", "LR=2e-6")
+    assert code == 2 and "reads no RNU" in said and "did you mean `RUN`?" in said and "sets LR itself" in said
+    code, told, _ = t1("plan", str(script), "--set", "RUN=x", "--set", "name=other", "--json")
+    assert json.loads(told)["name"] == "other" and "T-blank" not in told
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "A=${A:-default}",
+        "echo $A; A=after",
+        "A=base; A+=-$(date)",
+        'if [ -z "$A" ]; then A=x; fi',
+        'python3 x.py "${A[@]}"',
+        "B=$((A + 1))",
+        'f() { local b="$A"; }; f',
+    ],
+)
+def test_whatever_looks_at_a_variable_reads_it(snippet: str, tmp_path: Path) -> None:
+    state = State({"A": "1", "NEVER": "2"}, tmp_path, directory=str(tmp_path))
+    start(tmp_path / "script.sh", state).run(Source(f"{snippet}\n", shown="script.sh"))
+    assert "A" in state.read and "A" not in state.overwritten and "NEVER" not in state.read

@@ -63,8 +63,8 @@ class Assignments(Base):
         nameless = [one for one in unknown_names(value) if not one.isidentifier()]
         if not nameless:
             return value
-        if name in self.state.overrides:
-            return self.state.overrides[name]
+        if (given := self.state.given(name)) is not None:
+            return given
         reason = self.state.unknowns[nameless[0]].reason
         whole = shown(value) == f"<{nameless[0]}>"
         return self.state.unknown(name, where, reason if whole else f"`{brief([value])}`, which holds {reason}")

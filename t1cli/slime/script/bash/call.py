@@ -118,7 +118,7 @@ class Calls(Assignments):
         if len(words) > 2 and words[0] == "-v":
             name, printed = str(words[1]), formatted(words[2:])
             if printed is None:
-                given = self.state.overrides.get(name)
+                given = self.state.given(name)
                 printed = self.state.unknown(name, command.where, "the output of printf") if given is None else given
             self.state.put(name, printed)
             return True

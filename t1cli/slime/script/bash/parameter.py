@@ -60,6 +60,7 @@ class Parameters:
     def _array(self, name: str) -> Sequence[str]:
         if name in ("@", "*"):
             return self._state.positional
+        self._state.read.add(name)
         if name in self._state.arrays:
             return self._state.arrays[name]
         return [self._state.variables[name]] if name in self._state.variables else []

@@ -97,6 +97,10 @@ class State:
     positional: tuple[str, ...] = ()
     notes: list[Note] = field(default_factory=list)
     unknowns: dict[str, Unknown] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    """Names that the script has looked at."""
+    overwritten: set[str] = field(default_factory=set)
+    """Overrides that the script has replaced before it looked at them."""
     commands: list[Command] = field(default_factory=list)
     """Commands with an effect outside, in order."""
     steps: int = 0
@@ -121,6 +125,7 @@ class State:
 
     def get(self, name: str, where: str) -> str:
         """A variable's value; an unset one is an unknown with its name."""
+        self.read.add(name)
         if name in self.variables:
             return self.variables[name]
         if name in self.arrays:
@@ -131,6 +136,7 @@ class State:
 
     def is_set(self, name: str) -> bool:
         """Whether a variable or array has a value."""
+        self.read.add(name)
         return name in self.variables or name in self.arrays
 
     def put(self, name: str, value: str) -> None:
@@ -139,6 +145,17 @@ class State:
             raise TooMuch(f"{name} grows beyond {MAX_CHARACTERS:,} characters")
         self.arrays.pop(name, None)
         self.variables[name] = value
+        if value == self.overrides.get(name):
+            self.overwritten.discard(name)
+        elif name in self.overrides and name not in self.read:
+            self.overwritten.add(name)
+
+    def given(self, name: str) -> str | None:
+        """What `--set` gives for a value that cannot be known otherwise."""
+        value = self.overrides.get(name)
+        if value is not None:
+            self.read.add(name)
+        return value
 
     def put_array(self, name: str, items: list[Word]) -> None:
         """Set an array. Raises TooMuch."""
