@@ -25,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _STARTS = 2
 """Ray gives its node 30 s to come up and has no setting for it; a machine that was busy then may not be now."""
 _OBJECT_STORE_BYTES = 256 * 2**20
+_REASON_CHARACTERS = 500
 _TEMP_PREFIX = "t1-ray-"
 
 # Unix socket paths are limited to 107 bytes and Ray adds about 75, so the directory lies directly below /tmp.
@@ -63,7 +64,8 @@ class RemoteObject:
             cause = failure.cause
             if isinstance(cause, T1Error):
                 raise cause from None
-            raise ActorFailed(f"the {self.name} failed in `{method}`: {failure}") from failure
+            hint = "the whole trace stands in the run's campaign.log"
+            raise ActorFailed(f"the {self.name} failed in `{method}`: {_reason(failure)}", hint=hint) from failure
         except ray.exceptions.RayError as failure:
             raise ActorFailed(
                 f"the {self.name}'s process is gone: {type(failure).__name__}", hint="its output under logs/ray/"
@@ -72,6 +74,14 @@ class RemoteObject:
     def begin(self, method: str, *arguments: object, **named: object) -> Any:
         """Start a call; its reference may be an argument of another call, and the value never passes through here."""
         return self._handle.call.remote(method, *arguments, **named)
+
+
+def _reason(failure: Any) -> str:
+    """What was raised there, in one line: the text of a RayTaskError is the whole trace of the other process."""
+    cause = failure.cause
+    said = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(failure).rstrip()
+    lines = [line for line in said.splitlines() if line.strip()] or [type(failure).__name__]
+    return (lines[0] if isinstance(cause, Exception) else lines[-1])[:_REASON_CHARACTERS]
 
 
 class _Host:

@@ -40,7 +40,8 @@ async def exercise(counter):
     except Refused as refusal: assert refusal.diagnostics[0].where == "here"
     else: raise AssertionError
     try: await counter.call("crash")
-    except ActorFailed as failure: assert "broken" in failure.message
+    except ActorFailed as failure:
+        assert failure.message == "the counter failed in `crash`: ValueError: broken"
     else: raise AssertionError
 
 record, logs = Path(sys.argv[1]), Path(sys.argv[2])
