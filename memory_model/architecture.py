@@ -106,11 +106,6 @@ class Architecture(CachedHash):
         """Whether any layer has routed experts."""
         return self.num_experts > 0
 
-    @property
-    def num_gdn_layers(self) -> int:
-        """GatedDeltaNet layers."""
-        return sum(kind.startswith("gdn") for kind in layer_kinds(self))
-
     def has_full_attention(self, layer: int) -> bool:
         """Whether layer `layer` (from 0) is full attention rather than GatedDeltaNet."""
         gdn = self.gated_deltanet

@@ -93,15 +93,6 @@ def head_parameters(arch: Architecture) -> Parameters:
     return Parameters(head=0 if arch.tie_word_embeddings else arch.vocab_size * arch.hidden_size)
 
 
-def active_parameters(arch: Architecture) -> int:
-    """Parameters that one token passes through, embedding rows counted whole (the convention of model cards)."""
-    total = text_parameters(arch)
-    if not arch.is_moe:
-        return total.total
-    inactive = total.experts * (arch.num_experts - arch.num_experts_per_tok) // arch.num_experts
-    return total.total - inactive
-
-
 def _norm(arch: Architecture) -> int:
     return arch.hidden_size * (2 if arch.norm_bias else 1)
 

@@ -10,7 +10,6 @@ FP32 = 4
 _NORM = frozenset({"layernorm"})
 _CORE = frozenset({"core_attn"})
 _UP = frozenset({"mla_up_proj"})
-_NEVER: frozenset[str] = frozenset()
 
 
 def attention_pieces(at: Situation) -> list[Piece]:

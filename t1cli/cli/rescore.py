@@ -27,8 +27,6 @@ def command(
     from t1cli.ui.json_view import print_object
 
     found = find_run(run, runs_root(runs_dir))
-    if found is None:
-        raise BadInput(f"no run {run}", where=str(runs_root(runs_dir)), hint=command_line("runs", runs_dir=runs_dir))
     spec = load_experiment(found.spec_yaml, set_ or []).spec
     trials = list(rescore(found.trials, spec.reward))
     whole = compare(trials)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from t1cli.embedded.inference import GenerateRequest, GenerateResult
 from t1cli.embedded.sampling import SamplingParams
 from t1cli.embedded.tokenizer import tokenizer
+from t1cli.terminal.trajectory.routing import encode_routing
 
 DEFAULT_NEW_TOKENS = 128
 LEAST_TEMPERATURE = 1e-18
@@ -116,7 +116,7 @@ def answer(request: GenerateRequest, result: GenerateResult, *, return_logprob: 
         meta["input_token_logprobs"] = _prompt_entries(request, result)
     if request.return_routed_experts:
         routed = result.routed_experts
-        meta["routed_experts"] = None if routed is None else base64.b64encode(routed.tobytes()).decode("ascii")
+        meta["routed_experts"] = None if routed is None else encode_routing(routed)
     return {"text": tokenizer().decode(result.output_ids), "output_ids": list(result.output_ids), "meta_info": meta}
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memory_model.parameters import active_parameters, mtp_parameters, text_parameters
+from memory_model.parameters import mtp_parameters, text_parameters
 from t1cli.plan.memory_inputs import architecture_of
 from t1cli.spec.load import load_experiment
 from t1cli.spec.locate import experiments_dir, preset_names, presets_dir
+from tests.unit.memory_model.active_parameters import active_parameters
 
 MODELS = [name for name in preset_names() if name.startswith("model/") and name != "model/t1-tiny"]
 

@@ -29,11 +29,6 @@ class Span:
     start: int | None
     length: int
 
-    @property
-    def is_padding(self) -> bool:
-        """Whether it holds no token of any sequence."""
-        return self.start is None
-
     def cut(self, first: int, end: int) -> Span:
         """Its tokens number `first` to `end` (exclusive)."""
         return Span(None if self.start is None else self.start + first, end - first)
@@ -85,15 +80,6 @@ def zigzag_shard(start: int, length: int, context_parallel: int, context_rank: i
 def zigzag_chunk(length: int, context_parallel: int) -> int:
     """Tokens of each of the 2 × CP chunks of a sequence, the last ones padded."""
     return -(-length // (2 * context_parallel))
-
-
-def contiguous_shard(start: int, length: int, context_parallel: int, context_rank: int) -> tuple[Span, ...]:
-    """The `context_rank`-th of CP equal parts of one sequence: the layout that a recurrent scan needs.
-
-    All ranks together hold what the zig-zag shards hold: 2 × CP chunks of `zigzag_chunk` tokens, padding last.
-    """
-    part = 2 * zigzag_chunk(length, context_parallel)
-    return tuple(_within(start, length, context_rank * part, (context_rank + 1) * part))
 
 
 def padded(spans: Sequence[Span], multiple: int) -> tuple[Span, ...]:

@@ -44,10 +44,6 @@ class Part:
     def num_tokens(self) -> int:
         return self.end - self.start
 
-    @property
-    def num_pieces(self) -> int:
-        return len(self.bounds) - 1
-
 
 @dataclass(frozen=True)
 class Exchange:

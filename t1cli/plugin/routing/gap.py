@@ -6,7 +6,6 @@ samples. Here sums of all data-parallel ranks are divided once, by all trained t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from t1cli.terminal.trajectory.mismatch import LogProbSums, log_prob_sums, refus
 
 GAP = "train/log_prob_gap"
 """Mean |trainer - sampler| over trained tokens; a name of its own, since slime logs another reduction under its own."""
-logger = logging.getLogger(__name__)
 _checked: set[str] = set()
 
 

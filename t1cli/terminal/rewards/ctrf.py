@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -65,21 +64,6 @@ def read_ctrf(content: bytes | None, *, not_before_seconds: float | None = None)
         return CtrfReport("stale", problem="the report's own start lies before the trial's")
     tests = results.get("tests")
     return _from_tests(tests) if isinstance(tests, list) else _from_summary(summary)
-
-
-def read_ctrf_file(path: Path, *, not_before_seconds: float | None = None) -> CtrfReport:
-    """The report in a host file; one last written before `not_before_seconds` is stale whatever it says."""
-    try:
-        if path.is_symlink() or not path.is_file():
-            return CtrfReport("missing")
-        written = path.stat().st_mtime
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        return CtrfReport("corrupt", problem=str(error))
-    if not_before_seconds is not None and written < not_before_seconds - _CLOCK_SLACK_SECONDS:
-        return CtrfReport("stale", problem="the file was written before the trial started")
-    return read_ctrf(content, not_before_seconds=not_before_seconds)
 
 
 def _from_tests(tests: list[object]) -> CtrfReport:

@@ -6,7 +6,6 @@ import asyncio
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
 
 from t1cli.errors import T1Error
 from t1cli.terminal.harness.agent import Agent, HarnessError
@@ -24,8 +23,6 @@ from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, S
 from t1cli.terminal.trajectory.assemble import Assembler, RowLabel
 from t1cli.terminal.trajectory.row import TrainingRow
 from t1cli.terminal.trajectory.text_space import HasText
-
-T = TypeVar("T")
 
 
 class TrialLost(Exception):

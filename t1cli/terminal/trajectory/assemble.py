@@ -43,16 +43,6 @@ class RowLabel:
     stop: str = "done"
 
 
-def assemble(
-    turns: Sequence[Turn], *, label: RowLabel, routing: RoutingUse, text: TextSpace | None = None
-) -> tuple[TrainingRow, ...]:
-    """The rows of one trial at once. Raises MissingRouting and WrongRouting."""
-    assembler = Assembler(trial_id=label.trial_id, routing=routing, text=text)
-    for turn in turns:
-        assembler.add(turn)
-    return assembler.rows(label)
-
-
 class Assembler:
     """The rows of one trial while it runs (catalogue F1). Without a text space only strict relations are found."""
 

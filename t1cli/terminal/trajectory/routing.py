@@ -117,13 +117,8 @@ class RoutingCapture:
         return indices.astype(self.dtype)
 
 
-def decode_routing(payload: str, *, rows: int, shape: RoutingShape) -> RoutingRows:
-    """(rows, L, K) expert indices of a whole payload. Raises WrongRouting."""
-    return RoutingCapture(payload, rows=rows, shape=shape).rows()
-
-
-def encode_routing(routed_experts: RoutingRows) -> str:
-    """The wire form of `decode_routing`."""
+def encode_routing(routed_experts: RoutingRows | npt.NDArray[np.int32]) -> str:
+    """The wire form that RoutingCapture reads: base64 of int32, as SGLang answers."""
     return base64.b64encode(np.ascontiguousarray(routed_experts, dtype="<i4").tobytes()).decode("ascii")
 
 

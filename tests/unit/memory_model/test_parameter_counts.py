@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from memory_model import Layout, known_models, model, stages, text_parameters
-from memory_model.parameters import active_parameters, head_parameters, mtp_parameters
+from memory_model.parameters import head_parameters, mtp_parameters
 from memory_model.terms.weights import stage_body
+from tests.unit.memory_model.active_parameters import active_parameters
 
 TOTALS: dict[str, Any] = json.loads((Path(__file__).parent / "model_totals.json").read_text())
 NAMES = [name for name in TOTALS if not name.startswith("_")]

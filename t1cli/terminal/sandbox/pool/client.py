@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Coroutine
 from pathlib import Path
@@ -23,7 +22,6 @@ from t1cli.terminal.sandbox.warm_pytest import PytestJob
 if TYPE_CHECKING:
     import httpx
 
-_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

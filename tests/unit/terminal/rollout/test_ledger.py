@@ -11,9 +11,10 @@ import pytest
 from t1cli.terminal.rollout.ledger import ledger_of
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RowLabel
 from t1cli.terminal.trajectory.audit import ACCOUNTS, masked
 from t1cli.terminal.trajectory.row import TrainingRow, Turn
+from tests.unit.terminal.trajectory.assembled import assemble
 
 SCORED = Outcome(True, StopReason.DONE)
 LOST = Outcome(False, StopReason.FAILED, Boundary.SANDBOX, "sandbox_exec")

@@ -14,11 +14,12 @@ from random import Random
 
 import numpy as np
 
-from t1cli.terminal.trajectory.assemble import RoutingUse, RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RoutingUse, RowLabel
 from t1cli.terminal.trajectory.audit import TokenLedger
 from t1cli.terminal.trajectory.routing import RoutingCapture, RoutingShape, encode_routing
 from t1cli.terminal.trajectory.row import TrainingRow, Turn
 from t1cli.terminal.trajectory.text_space import ByteText
+from tests.unit.terminal.trajectory.assembled import assemble
 
 START, END, THINK = 1000, 1001, 1002
 SPECIALS = {START: "<|s|>", END: "<|e|>", THINK: "<t>"}

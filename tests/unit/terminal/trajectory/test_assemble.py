@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RowLabel
 from t1cli.terminal.trajectory.audit import drifted_in_loss, masked
 from t1cli.terminal.trajectory.routing import (
     MissingRouting,
+    RoutingCapture,
     RoutingShape,
     WrongRouting,
-    decode_routing,
     encode_routing,
 )
 from t1cli.terminal.trajectory.row import TrainingRow, Turn
+from tests.unit.terminal.trajectory.assembled import assemble
 
 LABEL = RowLabel(trial_id="trial", group_id=3, task="task", family="family", reward=0.25)
 IDS = st.lists(st.integers(0, 9), min_size=1, max_size=6).map(tuple)
@@ -168,11 +169,11 @@ def test_missing_and_wrong_routing_are_errors() -> None:
 def test_routing_survives_the_wire_in_the_smallest_type(experts: int, dtype: type) -> None:
     rows = np.random.default_rng(0).integers(0, experts, size=(5, 3, 2)).astype(np.int64)
     rows[0, 0, 0] = experts - 1
-    decoded = decode_routing(encode_routing(rows), rows=5, shape=RoutingShape(3, 2, experts))
+    decoded = RoutingCapture(encode_routing(rows), rows=5, shape=RoutingShape(3, 2, experts)).rows()
     assert decoded.dtype == dtype and (decoded == rows).all()
 
 
 @pytest.mark.parametrize("payload", ["AAAA", "not base64!", encode_routing(np.full((2, 1, 1), 9, dtype=np.uint8))])
 def test_a_payload_that_cannot_be_right_is_an_error(payload: str) -> None:
     with pytest.raises(WrongRouting):
-        decode_routing(payload, rows=2, shape=RoutingShape(1, 1, 8))
+        RoutingCapture(payload, rows=2, shape=RoutingShape(1, 1, 8)).rows()

@@ -18,7 +18,7 @@ import pytest
 
 from t1cli.terminal.trajectory import assemble as assembly
 from t1cli.terminal.trajectory import audit, blame, draft, relations, routing, text_space
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RowLabel
 from t1cli.terminal.trajectory.draft import RowDraft
 from t1cli.terminal.trajectory.relations import Match
 from t1cli.terminal.trajectory.routing import (
@@ -26,10 +26,10 @@ from t1cli.terminal.trajectory.routing import (
     RoutingCapture,
     RoutingShape,
     WrongRouting,
-    decode_routing,
     encode_routing,
 )
 from t1cli.terminal.trajectory.row import Turn
+from tests.unit.terminal.trajectory.assembled import assemble
 
 SEEDS = range(120)
 LABEL = RowLabel(trial_id="trial", group_id=3, task="task", family="family", reward=0.25)
@@ -115,7 +115,7 @@ def errors_that_are_raised() -> None:
     assert all((captured.rows(start) == rows[start:]).all() for start in range(8))
     for payload in (encode_routing(rows[1:]), encode_routing(rows + 1), "=" + encode_routing(rows)[1:]):
         with pytest.raises(WrongRouting):
-            decode_routing(payload, rows=7, shape=shape)
+            RoutingCapture(payload, rows=7, shape=shape).rows()
     guess = RowDraft(replayed=True)
     guess.append(plain, np.array([1]), np.array([2], np.int32), draft.Placement(0, Match("strict", 0)))
     guess._placeholders.append(0)

@@ -21,10 +21,11 @@ from t1cli.terminal.harness.chat.checkpoint_tokenizer import CheckpointTokenizer
 from t1cli.terminal.harness.chat.load import checkpoint_renderer
 from t1cli.terminal.harness.chat.message import Message
 from t1cli.terminal.harness.chat.renderer import WholeRenderer
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RowLabel
 from t1cli.terminal.trajectory.audit_rows import RowsAudit, audit_rollout
 from t1cli.terminal.trajectory.row import TrainingRow, Turn
 from t1cli.terminal.trajectory.text_space import ByteText, TextSpace
+from tests.unit.terminal.trajectory.assembled import assemble
 
 LABEL = RowLabel(trial_id="trial", group_id=3, task="task", family="family", reward=0.25)
 TEMPLATE = Path(__file__).parents[3] / "data" / "chat" / "qwen3.jinja"

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RowLabel
 from t1cli.terminal.trajectory.row import TrainingRow, Turn
 from t1cli.terminal.trajectory.text_space import ByteText, atom, boundary_after, normal_form, reply_pieces
+from tests.unit.terminal.trajectory.assembled import assemble
 
 END = 1000
 TEXT = ByteText(lambda token: bytes([token]), {END})
