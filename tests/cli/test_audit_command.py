@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 from t1cli.cli.audit import command
 from t1cli.cli.boundary import guarded
-from t1cli.terminal.trajectory.assemble import RowLabel, assemble
+from t1cli.terminal.trajectory.assemble import RowLabel
 from t1cli.terminal.trajectory.row import TrainingRow, Turn
 from t1cli.terminal.trajectory.store import save_rows
 from t1cli.terminal.trajectory.text_space import ByteText
+from tests.unit.terminal.trajectory.assembled import assemble
 
 GOLDEN = Path(__file__).parent / "golden" / "audit.txt"
 END = 1000
