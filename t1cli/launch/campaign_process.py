@@ -21,6 +21,7 @@ from t1cli.launch.lock import hand_over, lock_holder, mutex, release
 from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.redacted_output import redacted_output
 from t1cli.launch.run_directory import RunDirectory
+from t1cli.machine_problem import machine_problem
 
 RESUME_OPTION: Final = "--resume"
 
@@ -39,6 +40,10 @@ def _exit_code_of(arguments: Sequence[str], body: Callable[[Job], End]) -> int:
     except T1Error as error:
         print(f"error: {error.message}", file=sys.stderr)
         return error.exit_code
+    except OSError as problem:
+        known = machine_problem(problem)
+        print(f"error: {known.message}" if known else f"error: bug in t1: {problem!r}", file=sys.stderr)
+        return known.exit_code if known else ExitCode.BUG
     except Exception as bug:
         # The boundary of this process; the traceback stands in the campaign's log.
         print(f"error: bug in t1: {type(bug).__name__}: {bug}", file=sys.stderr)
@@ -66,12 +71,13 @@ def run_to_its_end(run: RunDirectory, body: Callable[[], End], log: CampaignLog)
         else:
             events.write(EventKind.ENDED, outcome=outcome, detail="")
     except KeyboardInterrupt:
-        events.write(EventKind.ENDED, outcome="interrupted", detail="by a signal")
+        events.write_if_possible(EventKind.ENDED, outcome="interrupted", detail="by a signal")
         log.only_log("interrupted")
         raise
     except BaseException as failure:
         # The boundary of a campaign: whatever it was goes on record, then to the caller as it is.
-        events.write(EventKind.ENDED, outcome="failed", detail=f"{type(failure).__name__}: {failure}")
+        detail = f"{type(failure).__name__}: {failure}"
+        events.write_if_possible(EventKind.ENDED, outcome="failed", detail=detail)
         log.only_log("".join(traceback.format_exception(failure)).rstrip())
         raise
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -76,6 +77,13 @@ class EventWriter:
         safe = {name: self._redactor.text(value) if isinstance(value, str) else value for name, value in fields.items()}
         self._log.append({"time": self._clock(), "event": str(kind), **safe})
 
+    def write_if_possible(self, kind: EventKind, **fields: Value) -> None:
+        """Add one event behind a failure: a disk that takes nothing any more must not hide what the failure was."""
+        try:
+            self.write(kind, **fields)
+        except OSError as problem:
+            print(f"events.jsonl takes no more: {problem}", file=sys.stderr)
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """A named stretch of work: wall seconds and CPU seconds of this process and all descendants are recorded."""
@@ -85,7 +93,8 @@ class EventWriter:
             yield
             failed = False
         finally:
-            self.write(
+            write = self.write_if_possible if failed else self.write
+            write(
                 EventKind.PHASE_ENDED,
                 phase=name,
                 wall_seconds=round(time.monotonic() - wall, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
@@ -89,11 +90,11 @@ def hand_over(run: RunDirectory, owner: ProcessIdentity) -> None:
 
 
 def release(run: RunDirectory) -> None:
-    """Give the lock back if this process holds it."""
+    """Give the lock back if this process holds it. On a disk that became read-only it stays, and is a dead owner's."""
     campaign = run.path.parent
     if not campaign.exists():
         return
-    with mutex(campaign):
+    with contextlib.suppress(OSError), mutex(campaign):
         holder = lock_holder(campaign)
         if holder is not None and holder.process == ProcessIdentity.of():
             _lock_file(campaign).unlink(missing_ok=True)

@@ -63,7 +63,7 @@ class Start:
             return self._record_start(job.run, record, started), started
         except BaseException as failure:
             detail = f"it did not start: {type(failure).__name__}: {failure}"
-            events.write(EventKind.ENDED, outcome="failed", detail=detail)
+            events.write_if_possible(EventKind.ENDED, outcome="failed", detail=detail)
             raise
         finally:
             events.close()
