@@ -20,7 +20,7 @@ from t1cli.terminal.rollout.finished import FinishedTrials
 from t1cli.terminal.rollout.from_spec import rollout_plan
 from t1cli.terminal.rollout.plan import group_tasks
 from t1cli.terminal.sandbox.leases import NODE_PREFIX, Lease, LeaseBook
-from t1cli.terminal.sandbox.local_process import _marked
+from t1cli.terminal.sandbox.local_process import marked
 from t1cli.terminal.sandbox.process_identity import ProcessIdentity, identify, kill
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.trajectory.row import TrainingRow
@@ -151,8 +151,8 @@ def living(place: Path) -> list[tuple[Lease, list[ProcessIdentity]]]:
     """Sandboxes on record that have a process, on record or marked."""
     found = []
     for lease in (lease for book in books(place) for lease in LeaseBook(book).leases()):
-        marked = _marked(lease.marker) if lease.marker else []
-        alive = {process for process in (*lease.processes, *marked) if process.alive}
+        found = marked(lease.marker) if lease.marker else []
+        alive = {process for process in (*lease.processes, *found) if process.alive}
         if alive:
             found.append((lease, sorted(alive, key=lambda process: process.pid)))
     return found
