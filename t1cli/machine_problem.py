@@ -39,8 +39,8 @@ def machine_problem(problem: OSError) -> T1Error | None:
     """What no room handled, as an error to act on; None when it may well be a bug."""
     path = os.fsdecode(problem.filename) if isinstance(problem.filename, str | bytes) else ""
     reason = problem.strerror or str(problem)
-    # A directory was to be made where a file lies.
-    in_the_way = problem.errno == errno.EEXIST and os.path.exists(path) and not os.path.isdir(path)
+    # A directory was to be made where a file lies, or a link that leads nowhere.
+    in_the_way = problem.errno == errno.EEXIST and os.path.lexists(path) and not os.path.isdir(path)
     if problem.errno in _NO_SUCH_INPUT or in_the_way:
         return BadInput(f"no file can be used at {path or 'a path that was given'}: {reason}", path, "name another")
     if problem.errno in _ENVIRONMENT:

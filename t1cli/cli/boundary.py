@@ -12,6 +12,7 @@ from typing import ParamSpec
 import typer
 
 from t1cli.cli.extras import missing_package
+from t1cli.cli.interruption import raise_from_now_on
 from t1cli.errors import CouldNotAsk, Diagnostic, ExitCode, T1Error
 from t1cli.machine_problem import machine_problem
 from t1cli.ui.console import aside, print_diagnostics
@@ -31,6 +32,7 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
 
 def _exit_code(command: Callable[P, int | None], *args: P.args, **kwargs: P.kwargs) -> int:
     try:
+        raise_from_now_on()
         _require_working_directory()
         code = command(*args, **kwargs) or ExitCode.YES
         finish(sys.stdout)
