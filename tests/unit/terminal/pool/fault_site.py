@@ -151,8 +151,8 @@ def living(place: Path) -> list[tuple[Lease, list[ProcessIdentity]]]:
     """Sandboxes on record that have a process, on record or marked."""
     found = []
     for lease in (lease for book in books(place) for lease in LeaseBook(book).leases()):
-        found = marked(lease.marker) if lease.marker else []
-        alive = {process for process in (*lease.processes, *found) if process.alive}
+        by_marker = marked(lease.marker) if lease.marker else []
+        alive = {process for process in (*lease.processes, *by_marker) if process.alive}
         if alive:
             found.append((lease, sorted(alive, key=lambda process: process.pid)))
     return found
