@@ -37,6 +37,8 @@ KINDS: dict[str, Sequence[str]] = {
         "{kind: grpo, actor_learning_rate: 1e-6}",
         "{kind: grpo, actor_learning_rate: 1e-6, steps_per_rollout: 2, length_normalize: true}",
     ),
+    "engine.rollout_loop": ("t1", "slime"),
+    "rollout.unfinished": ("drop", "repeat", "continue"),
     "rollout.pipeline": ("sync", "one_step", "fully_async"),
     "rollout.max_staleness": ("0", "1", "8"),
     "rollout.samples_per_prompt": ("1", "8"),

@@ -1,4 +1,4 @@
-"""F1, F6, F7, C10: chats that cannot be appended to, a KL term that fights routing replay, two ways of thinking."""
+"""F1, F2, F7, C10: chats that cannot be appended to, a KL term that fights routing replay, two ways of thinking."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def thinking_differs(draft: Draft) -> Iterator[Finding]:
 
 
 def no_gate_before_the_first_step(draft: Draft) -> Iterator[Finding]:
-    """F6: where slime takes log-probs from the loss itself, nothing is known of the gap before the first step."""
+    """F2: where slime takes log-probs from the loss itself, nothing is known of the gap before the first step."""
     rollout = draft.spec.rollout
     if rollout.first_gap_limit is None or not _log_probs_of_the_loss(draft):
         return

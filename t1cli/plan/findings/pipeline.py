@@ -139,9 +139,12 @@ def staleness(draft: Draft) -> Iterator[Finding]:
 
 def filter_without_surplus(draft: Draft) -> Iterator[Finding]:
     """Groups are dropped out of the surplus; where there is none, the batch needs them after all."""
-    rollout = draft.spec.rollout
-    # slime's own loop, which runs under fully_async, knows no filter: T-noop refuses it there.
+    rollout, engine = draft.spec.rollout, draft.spec.engine
+    # slime's asynchronous worker, which runs under fully_async, knows no filter: T-noop refuses it there.
     if rollout.dynamic_filter is None or rollout.pipeline == "fully_async":
+        return
+    # slime's stock rollout draws more groups for those that were dropped.
+    if engine.kind == "slime" and engine.rollout_loop == "slime":
         return
     if rollout.groups_launched > rollout.batch_size:
         return

@@ -166,3 +166,5 @@ def test_a_filter_without_a_surplus_is_said_to_drop_nothing(findings_of) -> None
     assert found.fix == "--set rollout.over_sampling_batch_size=640"
     assert findings_of("T-filter", T1, *filtered, "rollout.over_sampling_batch_size=640") == []
     assert findings_of("T-filter", T1, "rollout.over_sampling_batch_size=null") == []
+    slimes = (*filtered, "rollout.over_sampling_batch_size=null", "engine.rollout_loop=slime")
+    assert findings_of("T-filter", T1, *slimes) == [], "slime draws more"
