@@ -61,7 +61,7 @@ class BubblewrapSandbox:
         self._confinement = confinement
         self._holder = holder
         self._leases = leases
-        self._lock = asyncio.Lock()
+        self._lock, self._closing = asyncio.Lock(), asyncio.Lock()
         self._tree = Tree(holder.root, confinement.user)
         self._closed = False
 
@@ -158,14 +158,15 @@ class BubblewrapSandbox:
         return int(result.output)
 
     async def close(self) -> None:
-        """Destroy it; nothing of it is left when this returns. Safe to call twice."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self._holder.destroy()
-        finally:
-            self._leases.closed(self.name)
+        """Destroy it; nothing of it is left when this returns. Safe to call twice, also while the first call runs."""
+        async with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                await self._holder.destroy()
+            finally:
+                self._leases.closed(self.name)
 
     def _check(self) -> None:
         if self._closed or self._holder.process.poll() is not None or not self._holder.init.alive:

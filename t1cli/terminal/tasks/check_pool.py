@@ -14,6 +14,7 @@ from t1cli.errors import BadInput
 from t1cli.records import append_line, read_lines
 from t1cli.spec.reward_scale import ninetieth
 from t1cli.terminal.sandbox.sandbox import SandboxProvider
+from t1cli.terminal.side_by_side import side_by_side
 from t1cli.terminal.tasks.digest import digest_of
 from t1cli.terminal.tasks.load import load_task
 from t1cli.terminal.tasks.problem import Problem
@@ -120,7 +121,8 @@ async def check_pool(
             seen(result)
         return result
 
-    return PoolCheck(tuple(await asyncio.gather(*(one(directory) for directory in directories))), resumed)
+    checked = await side_by_side(one(directory) for directory in directories)
+    return PoolCheck(checked, resumed)
 
 
 async def check_task(directory: Path, provider: SandboxProvider, before: TaskCheck | None = None) -> TaskCheck:

@@ -17,6 +17,7 @@ from t1cli.terminal.rewards.printed import after_colon
 from t1cli.terminal.rewards.verdict import Verdict
 from t1cli.terminal.rewards.verifier import grade
 from t1cli.terminal.sandbox.sandbox import Placement, QueuedProvider, Sandbox, SandboxError, SandboxProvider
+from t1cli.terminal.side_by_side import side_by_side
 from t1cli.terminal.tasks.problem import Problem
 from t1cli.terminal.tasks.task import Task
 
@@ -90,7 +91,7 @@ async def vet_all(
         async with places:
             return await vet(task, provider, reports=reports)
 
-    return tuple(await asyncio.gather(*(one(task) for task in tasks)))
+    return await side_by_side(one(task) for task in tasks)
 
 
 async def _vet_emptied(

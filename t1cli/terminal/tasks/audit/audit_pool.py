@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from t1cli.errors import BadInput
+from t1cli.terminal.side_by_side import side_by_side
 from t1cli.terminal.tasks.audit.checked import broken_by, with_check
 from t1cli.terminal.tasks.audit.files import TaskFiles, read_files, squeezed
 from t1cli.terminal.tasks.audit.finding import Finding
@@ -105,7 +106,7 @@ async def audit_pool(
             seen(found)
         return found
 
-    tasks = tuple(await asyncio.gather(*(one(directory) for directory in directories)))
+    tasks = await side_by_side(one(directory) for directory in directories)
     return PoolAudit(tasks, rubric.limits.score_min, auditor.asked, auditor.resumed, auditor.checked)
 
 

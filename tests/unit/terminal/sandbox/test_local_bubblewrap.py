@@ -371,3 +371,20 @@ def test_process_1_ends_with_its_owner_whoever_has_signals_for_it(tmp_path: Path
             await sandbox.close()
 
     asyncio.run(whole())
+
+
+def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
+    async def whole() -> None:
+        provider = LocalProvider(LocalSandbox(backend="bubblewrap", limits=LIMITS), tmp_path)
+        sandbox = await provider.create("closed-twice", owner="test")
+        first = asyncio.ensure_future(sandbox.close())
+        await asyncio.sleep(0)
+        assert not first.done()
+        await sandbox.close()
+        assert [lease.closed for lease in LeaseBook(tmp_path).leases()] == [True], (
+            "what its directory is removed behind has nothing left to write"
+        )
+        await first
+        await provider.close()
+
+    asyncio.run(whole())
