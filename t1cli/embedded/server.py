@@ -30,6 +30,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+BACKLOG = 2048
+"""Connections that wait to be accepted, as many as uvicorn lets."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
 HEALTH_SECONDS = 20.0
 
@@ -247,10 +249,14 @@ def _error(status: int, message: str) -> Answer:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes a free one."""
+    """A socket that takes connections from now on, answered once it is served; port 0 takes a free one.
+
+    Its port is told before the server runs: whoever asks at once waits then, and is not refused.
+    """
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind((host, port))
+    sock.listen(BACKLOG)
     return sock
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from t1cli.embedded.decoder import DecoderSettings
 from t1cli.embedded.inference import EngineBroken, GenerateRequest, InferenceEngine
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.sampling import SamplingParams, sample
-from t1cli.embedded.server import create_app
+from t1cli.embedded.server import create_app, listen
 from t1cli.embedded.weights import save_weights
 from tests.unit.embedded.conftest import tiny_config
 
@@ -389,3 +390,9 @@ def test_the_command_prints_its_port_and_serves(tmp_path: Path) -> None:
         finally:
             process.terminate()
         process.wait(timeout=120)
+
+
+def test_who_asks_before_the_server_runs_waits_for_it_and_is_not_refused() -> None:
+    """The port is told when the socket is there, which is before the server accepts."""
+    with listen("127.0.0.1", 0) as sock, socket.create_connection(sock.getsockname(), timeout=60) as asking:
+        assert asking.getpeername() == sock.getsockname()
