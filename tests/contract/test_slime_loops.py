@@ -268,12 +268,15 @@ def test_three_batches_of_the_asynchronous_worker(make: Make, monkeypatch: pytes
         ahead.append(source.under_way)
         return found
 
+    kept: list[Path] = []
     monkeypatch.setattr(source, "get_samples", counted)
+    monkeypatch.setattr("t1cli.plugin.slime_loops.keep", lambda settings: kept.append(settings.actor_dir))
     sampled = 0.0
     for rollout_id in range(3):
         output = hooks.generate_rollout_fully_async(args, rollout_id, source)
         units += checked(args, output, rollout_id)
         sampled += output.metrics["terminal/sampled_tokens"]
+    assert len(kept) == 3, "checkpoints are kept before each rollout"
     assert max(ahead) <= 4, "never more than max_staleness batches ahead"
     assert len(set(units)) == len(units) == 12, "every trial was trained on once"
     trials = logged(args)
