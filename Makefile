@@ -106,7 +106,7 @@ verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full
 	$(BIN)/python tests/perf/verify_sandboxes.py
 	$(BIN)/python tests/verify/harbor_environments.py
 
-verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (about 20 minutes on an idle machine).
+verify-slime-live: install ## Run campaigns as jobs of a real local Ray, with a double of slime (15 minutes and more).
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/slime_live
 
 clean: ## Remove what make made.
