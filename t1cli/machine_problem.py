@@ -37,7 +37,9 @@ _ENVIRONMENT: Final = {
 
 def machine_problem(problem: OSError) -> T1Error | None:
     """What no room handled, as an error to act on; None when it may well be a bug."""
-    path = os.fsdecode(problem.filename) if isinstance(problem.filename, str | bytes) else ""
+    # Of a file that is written aside and renamed, the second name is the one that was asked for.
+    name = problem.filename2 or problem.filename
+    path = os.fsdecode(name) if isinstance(name, str | bytes) else ""
     reason = problem.strerror or str(problem)
     # A directory was to be made where a file lies, or a link that leads nowhere.
     in_the_way = problem.errno == errno.EEXIST and os.path.lexists(path) and not os.path.isdir(path)

@@ -15,6 +15,7 @@ from t1cli.terminal.sandbox.sandbox import SandboxError
 NODE_PREFIX = "node-"
 """Of a run's directories of sandboxes, where several nodes share the disk and each has a record of its own."""
 
+_PID = re.compile(r"[0-9]{1,10}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -46,7 +47,7 @@ def full_owner(owner: str) -> str:
 def owner_process(owner: str) -> ProcessIdentity | None:
     """The process part of a full owner; None for a bare run id."""
     parts = owner.rsplit("/", 2)
-    if len(parts) != 3 or not parts[1].isdigit() or "@" not in parts[2]:
+    if len(parts) != 3 or not _PID.fullmatch(parts[1]) or "@" not in parts[2]:
         return None
     return ProcessIdentity(int(parts[1]), parts[2])
 
@@ -86,10 +87,13 @@ class LeaseBook:
         write_text(self.path, "".join(json.dumps(event) + "\n" for lease in left for event in _events_of(lease)))
 
     def leases(self) -> tuple[Lease, ...]:
-        """Every sandbox on record, newest state; a line that was cut off by a crash is passed over."""
+        """Every sandbox on record, newest state; a line that was cut off, or that we never wrote, is passed over."""
         found: dict[str, Lease] = {}
         for event in read_lines(self.path):
             name = str(event.get("name"))
+            if not _NAME.fullmatch(name):
+                # A sweep removes the directory of this name: it must not lead anywhere else.
+                continue
             if event.get("event") == "asked":
                 found[name] = Lease(name, str(event.get("owner")), str(event.get("marker", "")))
             elif event.get("event") == "started" and name in found:
@@ -113,4 +117,8 @@ def _told(processes: tuple[ProcessIdentity, ...]) -> list[dict[str, object]]:
 def _processes(found: object) -> tuple[ProcessIdentity, ...]:
     if not isinstance(found, list):
         return ()
-    return tuple(ProcessIdentity(int(item["pid"]), str(item["start"])) for item in found)
+    return tuple(
+        ProcessIdentity(item["pid"], item["start"])
+        for item in found
+        if isinstance(item, dict) and type(item.get("pid")) is int and isinstance(item.get("start"), str)
+    )

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from t1cli.records import append_line, read_lines, write_text
+from t1cli.errors import Refused
+from t1cli.records import append_line, read_lines, read_regular, write_text
+
+_EVENTS: Final = ("granted", "creating", "closed")
+_LOOKED_AT_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,16 @@ class LeaseJournal:
             elif event.get("event") == "closed":
                 found.pop(lease_id, None)
         return tuple(found.values())
+
+    def refuse_foreign(self) -> None:
+        """Raises Refused for a file with content and no event of ours: compacting it would throw it away."""
+        content = read_regular(self.path, at_most=_LOOKED_AT_BYTES) or b""
+        if content.strip() and not any(event.get("event") in _EVENTS for event in read_lines(self.path)):
+            raise Refused(
+                "no journal of a pool server: none of its lines is an event of one",
+                where=str(self.path),
+                hint="another --directory, or move the file away: sandboxes are swept by a record of their own",
+            )
 
     def compact(self) -> None:
         """Drop what is closed. Only the one server of this directory may call it."""

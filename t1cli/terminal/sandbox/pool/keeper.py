@@ -112,7 +112,11 @@ class LeaseKeeper:
         return len(over)
 
     def recover(self) -> int:
-        """Close the books of a server that died with leases; their sandboxes are swept by their own record."""
+        """Close the books of a server that died with leases; their sandboxes are swept by their own record.
+
+        Raises Refused when the journal is somebody else's file.
+        """
+        self.journal.refuse_foreign()
         left = self.journal.open_leases()
         for lease in left:
             self.journal.closed(lease.lease_id, "server_restart")

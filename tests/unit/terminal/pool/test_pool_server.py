@@ -18,10 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
-from t1cli.errors import BadInput
+from t1cli.errors import BadInput, Refused
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.sandbox.leases import LeaseBook
 from t1cli.terminal.sandbox.local import LocalProvider, bubblewrap_problem
+from t1cli.terminal.sandbox.pool.keeper import LeaseKeeper
 from t1cli.terminal.sandbox.pool.operations import Pool
 from t1cli.terminal.sandbox.pool.server import Address, serve
 from t1cli.terminal.sandbox.pool.settings import PoolSettings, PoolTimes
@@ -547,6 +548,15 @@ def test_metrics_tell_what_happened(pools: SimpleNamespace, tmp_path: Path) -> N
         assert 't1_pool_wait_seconds_bucket{le="+Inf"} 1' in text
 
     run(pools, tmp_path, body)
+
+
+@pytest.mark.parametrize("content", [b"name: x\n", bytes(range(256)), b'{"time": 1, "did": "told"}\n', b"[1]\n"])
+def test_a_journal_of_somebody_else_is_refused_and_kept(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(content)
+    keeper = LeaseKeeper(PoolSettings(directory=tmp_path))
+    with pytest.raises(Refused, match="no journal of a pool server"):
+        keeper.recover()
+    assert (tmp_path / "journal.jsonl").read_bytes() == content
 
 
 def test_the_journal_has_a_lease_before_its_sandbox_and_is_compacted(pools: SimpleNamespace, tmp_path: Path) -> None:

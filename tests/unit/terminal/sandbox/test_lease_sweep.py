@@ -199,7 +199,7 @@ def test_a_sweep_removes_only_what_lies_directly_in_its_directory(tmp_path: Path
         for name in ("../outside", "linked"):
             file.write(f'{{"event": "asked", "name": "{name}", "owner": "run/999999999/1@x", "marker": "none"}}\n')
         file.write('{"event": "asked", "name": "cut')
-    assert sweep_directory(directory) == ("../outside", "linked")
+    assert sweep_directory(directory) == ("linked",), "a name that is a path was never ours"
     assert outside.is_dir()
 
 
@@ -232,3 +232,28 @@ def test_the_record_survives_any_order_and_torn_lines(
     last = [event for event in events if event != "torn"]
     if leases and last[-1] == "closed":
         assert leases[0].closed
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../other", "/etc", "", "a/b"])
+def test_a_record_with_names_that_lead_elsewhere_removes_nothing(name: str, tmp_path: Path) -> None:
+    place = tmp_path / "sandboxes"
+    (tmp_path / "other").mkdir()
+    place.mkdir()
+    (tmp_path / "precious").touch()
+    asked = {"event": "asked", "name": name, "owner": "run/1/2@3", "marker": "m" * 32}
+    (place / "leases.jsonl").write_text(json.dumps(asked) + "\n")
+    assert sweep_directory(place) == ()
+    assert {entry.name for entry in tmp_path.iterdir()} == {"other", "precious", "sandboxes"}
+
+
+def test_lines_that_we_never_wrote_are_passed_over(tmp_path: Path) -> None:
+    lines = [
+        {"event": "asked", "name": "one", "owner": "run/1/2@3"},
+        {"event": "started", "name": "one", "processes": [{"pid": 1}, 7, {"pid": "1", "start": "x"}, {"start": 3}]},
+        {"event": "asked", "name": 7, "owner": []},
+        {"event": "asked", "name": "two", "owner": "run/\u00b2/2@3"},
+    ]
+    (tmp_path / "leases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    leases = LeaseBook(tmp_path).leases()
+    assert [(lease.name, lease.processes) for lease in leases] == [("one", ()), ("7", ()), ("two", ())]
+    assert not any(lease.owner_alive for lease in leases)
