@@ -77,7 +77,7 @@ class VersionClock:
         self._first: tuple[int, int] | None = None
 
     def is_late(self, rollout_id: int, rows: Sequence[TrainingRow]) -> bool:
-        """Whether these rows, trained in this rollout, would lag further than the pipeline allows; asked before `lag`."""
+        """Whether rows that this rollout trains would lag further than the pipeline allows; asked before `lag`."""
         versions = [version for row in rows for version in row.weight_versions]
         if not versions or min(versions) <= UNPUSHED:
             return False
