@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -112,7 +113,10 @@ def read_record(run: RunDirectory) -> RunRecord:
     """Read record.json back. Raises Refused when it is missing or not one of ours."""
     value = read_json(run.record_json)
     if value is None:
-        raise Refused("no run record: the launch ended before it was written", where=str(run.record_json))
+        there = os.path.lexists(run.record_json)
+        found = "not one JSON object, or no file at all" if there else "the launch ended before it was written"
+        hint = "a launch without `--resume` begins a new attempt"
+        raise Refused(f"no run record: {found}", where=str(run.record_json), hint=hint)
     version = value.get("format_version")
     if type(version) is int and version > FORMAT_VERSION:
         raise Refused(
