@@ -32,8 +32,8 @@ class TensorboardFiles:
         return tuple(rows)
 
     def _files(self) -> list[Path]:
-        found = [self._path] if self._path.is_file() else list(self._path.rglob("*tfevents*"))
-        return sorted(found, key=lambda path: (_stamp(path), str(path)))
+        found = [self._path] if self._path.is_file() else self._path.rglob("*tfevents*")
+        return sorted(filter(Path.is_file, found), key=lambda path: (_stamp(path), str(path)))
 
     def _loader(self, path: Path) -> Any:
         if path not in self._loaders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,23 +54,31 @@ class WandbOffline:
         return tuple(sorted(rows, key=lambda row: row.time or 0.0))
 
     def _files(self) -> list[Path]:
-        return [self._path] if self._path.is_file() else sorted(self._path.rglob("*.wandb"))
+        return [self._path] if self._path.is_file() else sorted(filter(Path.is_file, self._path.rglob("*.wandb")))
 
     def _new_rows(self, path: Path) -> list[Row]:
         rows = []
         for record in read_records(path, self._offsets.get(path, HEADER_BYTES)):
             self._offsets[path] = record.next_offset
-            for number, value in fields(record.data):
-                if number == HISTORY and isinstance(value, bytes):
-                    row = flat_row(_history(value), steps_per_rollout=self._steps_per_rollout)
-                    rows += [row] if row is not None else []
-                elif number == RUN and isinstance(value, bytes):
-                    self.run_ids[path] = next((_text(v) for n, v in fields(value) if n == RUN_ID), "")
-                elif number == EXIT:
-                    self.exited.add(path)
-                elif number == OUTPUT_RAW and isinstance(value, bytes):
-                    lines = [_text(v) for n, v in fields(value) if n == LINE]
-                    self.console = [*self.console, *lines][-1000:]
+            try:
+                rows += self._rows_of(path, record.data)
+            except (ValueError, struct.error, RecursionError):
+                continue  # whole by its checksum, and yet nothing that W&B writes: passed over like any foreign line
+        return rows
+
+    def _rows_of(self, path: Path, message: bytes) -> list[Row]:
+        rows = []
+        for number, value in fields(message):
+            if number == HISTORY and isinstance(value, bytes):
+                row = flat_row(_history(value), steps_per_rollout=self._steps_per_rollout)
+                rows += [row] if row is not None else []
+            elif number == RUN and isinstance(value, bytes):
+                self.run_ids[path] = next((_text(v) for n, v in fields(value) if n == RUN_ID), "")
+            elif number == EXIT:
+                self.exited.add(path)
+            elif number == OUTPUT_RAW and isinstance(value, bytes):
+                lines = [_text(v) for n, v in fields(value) if n == LINE]
+                self.console = [*self.console, *lines][-1000:]
         return rows
 
 
