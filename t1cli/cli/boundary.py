@@ -20,6 +20,7 @@ from t1cli.ui.streams import finish, go_quiet
 
 P = ParamSpec("P")
 
+
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
     """Turn a command's return value or failure into an exit code. Users never see a traceback."""
 

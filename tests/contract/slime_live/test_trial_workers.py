@@ -13,10 +13,12 @@ import threading
 import urllib.request
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from t1cli.cluster.guard import MARK, Cluster
@@ -138,9 +140,41 @@ class _router:
         self._server.server_close()
 
 
+def _worker_pids() -> dict[str, int]:
+    """The process of each node's worker."""
+    from ray._private.state import actors
+
+    workers = [actor for actor in actors().values() if actor["State"] == "ALIVE"]
+    assert sorted(actor["Address"]["IPAddress"] for actor in workers) == list(NODES), "one worker, pinned, per node"
+    return {actor["Address"]["IPAddress"]: actor["Pid"] for actor in workers}
+
+
+@contextmanager
+def _killed_mid_trial(pid: int) -> Iterator[list[psutil.Process]]:
+    """SIGKILL a worker as soon as a command runs in one of its sandboxes. Yields what it had started by then."""
+    worker, over = psutil.Process(pid), threading.Event()
+    struck: list[psutil.Process] = []
+
+    def watch() -> None:
+        while not over.wait(0.002):
+            with suppress(psutil.NoSuchProcess):  # one that ended while we looked
+                below = worker.children(recursive=True)
+                if any(process.name() == "bash" for process in below):
+                    struck.extend(below)
+                    worker.kill()
+                    return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield struck
+    finally:
+        over.set()
+        watcher.join()
+
+
 @pytest.mark.catalogue("S10")
 def test_trials_run_on_the_rollout_nodes_and_a_lost_node_costs_no_sample(two_nodes: None, args, monkeypatch) -> None:
-    from ray._private.state import actors
     from slime.ray.rollout import flatten, train_data
 
     calls: list[tuple[str, str]] = []
@@ -159,9 +193,7 @@ def test_trials_run_on_the_rollout_nodes_and_a_lost_node_costs_no_sample(two_nod
     rows = load_rows(Path(args.t1["run_dir"]) / "rollouts/rollout_000000.npz")
     assert [sample.tokens for sample in samples] == [row.tokens.tolist() for row in rows]
     assert {address for address, method in calls if method == "play"} == set(NODES)
-    workers = [actor for actor in actors().values() if actor["State"] == "ALIVE"]
-    assert sorted(actor["Address"]["IPAddress"] for actor in workers) == list(NODES), "one worker, pinned, per node"
-    pids = {actor["Address"]["IPAddress"]: actor["Pid"] for actor in workers}
+    pids = _worker_pids()
     assert os.getpid() not in pids.values()
 
     # One worker's process dies between two rollouts: its trials are repeated elsewhere, and the batch is full.
@@ -177,7 +209,15 @@ def test_trials_run_on_the_rollout_nodes_and_a_lost_node_costs_no_sample(two_nod
     assert output.metrics["terminal/groups"] == 6 and output.metrics["terminal/failed"] == 0
     assert {address for address, method in calls if method == "play"} == set(NODES)
 
+    # One dies in the middle of a trial: nothing of its sandboxes outlives it, and its trials are repeated.
+    with _killed_mid_trial(_worker_pids()[NODES[1]]) as sandboxes:
+        output = hooks.generate_rollout(args, 3, None, evaluation=False)
+    assert output.metrics["terminal/groups"] == 6
+    assert output.metrics["terminal/failed_by_cause/worker_lost"] >= 1
+    assert sandboxes, "it was killed while a command of a trial ran"
+    wait_until(lambda: not any(process.is_running() for process in sandboxes), 60, "the dead worker's sandboxes gone")
+
     calls.clear()
-    measured = hooks.generate_rollout(args, 2, None, evaluation=True)
+    measured = hooks.generate_rollout(args, 3, None, evaluation=True)
     assert measured.metrics["eval/held-out/scored"] == measured.metrics["eval/held-out/scheduled"] == 4
     assert {address for address, method in calls if method == "play"} == set(NODES)

@@ -19,7 +19,7 @@ from t1cli.catalogue.message import bound_names, message_text
         ("f'{len(names)} names, {\", \".join(names)}'", "‹names› names, ‹names›"),
         ("f'{_sum(draft, stage)} GiB in {table[0]}'", "‹sum› GiB in ‹table›"),
         ("f'{1 + 2}'", "‹…›"),
-        ("f'`{draft.loaded.again(\"plan\", \"--search\")}` lists all'", "`t1 plan SPEC --search` lists all"),
+        ('f\'`{draft.loaded.again("plan", "--search")}` lists all\'', "`t1 plan SPEC --search` lists all"),
         ("command_line('pool sweep', str(place))", "t1 pool sweep ‹place›"),
     ],
 )
