@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -35,8 +35,12 @@ def write_text(path: Path, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
+    except BaseException as failure:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        if isinstance(failure, OSError):
+            # Nobody has asked for the file aside.
+            failure.filename, failure.filename2 = str(path), None
         raise
 
 

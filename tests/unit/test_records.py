@@ -170,3 +170,11 @@ def test_text_that_is_no_utf8_stays_json(tmp_path: Path) -> None:
     append_line(tmp_path / "log", {"name": name})
     write_json(tmp_path / "object", {"name": name})
     assert next(read_lines(tmp_path / "log")) == read_json(tmp_path / "object") == {"name": name}
+
+
+def test_a_file_that_cannot_be_written_is_named_and_not_the_one_aside(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OSError) as raised:
+        write_json(tmp_path / "there", {})
+    assert (raised.value.filename, raised.value.filename2) == (str(tmp_path / "there"), None)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["there"]

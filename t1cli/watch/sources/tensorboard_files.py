@@ -27,13 +27,25 @@ class TensorboardFiles:
     def poll(self) -> tuple[Row, ...]:
         """Rows of the events that are new. Writers flush every two minutes or ten events."""
         finished = self._is_finished()
-        rows = [row for path in self._files() for event in self._loader(path).Load() for row in self._rows(event)]
+        rows = [row for path in self._files() for event in self._events(path) for row in self._rows(event)]
         self.finished = finished
         return tuple(rows)
 
     def _files(self) -> list[Path]:
         found = [self._path] if self._path.is_file() else self._path.rglob("*tfevents*")
         return sorted(filter(Path.is_file, found), key=lambda path: (_stamp(path), str(path)))
+
+    def _events(self, path: Path) -> Iterator[Any]:
+        """New events of a file; a record that is whole by its checksum and yet no event is passed over."""
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+        loader = self._loader(path)
+        while True:
+            try:
+                yield from loader.Load()
+                return
+            except DecodeError:
+                continue  # the loader stands behind that record already
 
     def _loader(self, path: Path) -> Any:
         if path not in self._loaders:

@@ -53,6 +53,20 @@ def test_a_record_that_wandb_does_not_write_is_passed_over(message: bytes, tmp_p
     assert [(row.step, row.values["loss"]) for row in WandbOffline(tmp_path).poll()] == [(1, 0.5), (2, 0.5)]
 
 
+def test_a_record_that_tensorboard_does_not_write_is_passed_over(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    with (tmp_path / "events.out.tfevents.1.host").open("wb") as file:
+        writer = RecordWriter(file)
+        for step in (1, 2):
+            value = Summary.Value(tag="rollout/reward", simple_value=0.5)
+            writer.write(Event(step=step, summary=Summary(value=[value])).SerializeToString())
+            writer.write(b"\x0f\xff\xff")
+    assert [row.step for row in TensorboardFiles(tmp_path).poll()] == [1, 2]
+
+
 def test_pipes_and_directories_with_a_trackers_name_are_not_opened(tmp_path: Path) -> None:
     for name in ("a.wandb", "events.out.tfevents.1.host"):
         os.mkfifo(tmp_path / name)
