@@ -37,6 +37,10 @@ class _SafeConsole(Console):
                 raise
             go_quiet(self.file)  # what could not be complained about must not change the answer
 
+    def on_broken_pipe(self) -> None:
+        """rich would end the process with 1 here; `print` decides instead, so that the exit code stays the answer."""
+        raise  # the BrokenPipeError that rich is handling
+
 
 def _made_safe(item: Any) -> Any:
     if isinstance(item, str):

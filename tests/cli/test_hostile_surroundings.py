@@ -36,6 +36,8 @@ def t1(*arguments: str) -> Result:
         ("$T1 plan nosuch 2>/dev/full", 2),
         ("$T1 plan quickstart --json >/dev/full", 3),
         ("set -o pipefail; $T1 plan t1-56gpu-crash | true", 1),
+        ("set -o pipefail; $T1 plan t1-strategy15k | true", 0),
+        ("set -o pipefail; $T1 explain | true", 0),
         ("mkdir gone && cd gone && rmdir ../gone && $T1 plan quickstart", 3),
     ],
 )
