@@ -20,6 +20,9 @@ def messages_request(body: Mapping[str, Any]) -> ChatRequest:
         raise invalid("`stop_sequences` is not supported here", "stop_sequences")
     if not isinstance(body.get("messages"), list):
         raise invalid("`messages` must be a list of at least one message", "messages")
+    tools = body.get("tools") or []
+    if not isinstance(tools, list):
+        raise invalid("`tools` must be a list", "tools")
     system = [{"role": "system", "content": body["system"]}] if body.get("system") else []
     turns = [part for index, turn in enumerate(body["messages"]) for part in _turn(turn, f"messages[{index}]")]
     choice = body.get("tool_choice")
@@ -27,7 +30,7 @@ def messages_request(body: Mapping[str, Any]) -> ChatRequest:
         {
             "model": body.get("model"),
             "messages": [*system, *turns],
-            "tools": [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or [])] or None,
+            "tools": [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools)] or None,
             "tool_choice": None if choice in (None, {"type": "auto"}) else choice,
             "max_tokens": body.get("max_tokens"),
             "stream": body.get("stream"),

@@ -103,6 +103,8 @@ class SessionApp:
             return _error(scope, 502, error.cause, str(error))
         except T1Error as error:
             return _error(scope, 500, "rollout_aborted", error.message)
+        except RecursionError:
+            return _error(scope, 400, "invalid_value", "the request is nested beyond reason")
         except Disconnected:
             raise
         except Exception:

@@ -79,6 +79,8 @@ def test_a_stream_says_what_the_whole_answer_says(chat: SimpleNamespace, benches
         {"stop_sequences": ["x"]},
         {"tool_choice": {"type": "any"}},
         {"tools": [{}]},
+        {"tools": 3},
+        {"tools": {"name": "f"}},
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from t1cli.terminal.harness.engine import EngineError
+from t1cli.terminal.harness.session.session import Session
 from t1cli.terminal.trajectory.routing import MissingRouting
 
 ASK = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
@@ -354,6 +355,15 @@ def test_missing_routing_aborts_the_rollout(played: Any) -> None:
 
     answer, _ = played(play)
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "rollout_aborted")
+
+
+def test_a_request_nested_beyond_reason_is_the_harnesss_mistake(played: Any, monkeypatch: Any, caplog: Any) -> None:
+    def deep(*_: Any) -> Any:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr(Session, "complete", deep)
+    answer, _ = played(lambda bench: bench.post({"messages": ASK}))
+    assert answer.status_code == 400 and "nested" in answer.json()["error"]["message"] and not caplog.records
 
 
 def test_a_bug_of_ours_reaches_the_harness_as_one_sentence(played: Any, caplog: Any) -> None:
