@@ -81,15 +81,21 @@ class LineLog:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._mutex = threading.Lock()
 
     def append(self, value: Mapping[str, Any]) -> None:
         """Add one object. Non-finite floats must have been replaced: they are a ValueError."""
         line = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str) + "\n"
-        with self._mutex, _alone(self._descriptor) as alone:
-            _end_last_line(self._descriptor, may_cut=alone)
-            _write_all(self._descriptor, line.encode("utf-8", "backslashreplace"))
+        try:
+            with self._mutex, _alone(self._descriptor) as alone:
+                _end_last_line(self._descriptor, may_cut=alone)
+                _write_all(self._descriptor, line.encode("utf-8", "backslashreplace"))
+        except OSError as failure:
+            # A descriptor has no name, and whoever reads of a full disk wants to know which.
+            failure.filename = str(self._path)
+            raise
 
     def close(self) -> None:
         """Close the file; safe to call twice."""

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from t1cli.embedded.model import TinyMoEConfig
-from t1cli.embedded.weights import WEIGHTS_FILE, read_config, save_weights
+from t1cli.embedded.weights import WEIGHTS_FILE, read_config, save_tensors, save_weights
 from t1cli.errors import T1Error
 from t1cli.launch.pins import pinned
 from t1cli.records import read_json
@@ -68,7 +68,7 @@ def write_checkpoint(directory: Path, state: RoleState) -> Path:
     aside.mkdir()
     save_weights(aside / WEIGHTS_FILE, state.weights, state.config)
     if state.optimizer is not None:
-        save_file(dict(state.optimizer), aside / OPTIMIZER)
+        save_tensors(aside / OPTIMIZER, state.optimizer)
     for path in aside.iterdir():
         _sync(path)
     # The manifest comes last: it names every other file with its size and checksum.

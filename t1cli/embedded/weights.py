@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,15 +19,27 @@ from t1cli.embedded.tokenizer import tokenizer
 from t1cli.errors import BadInput
 
 WEIGHTS_FILE = "model.safetensors"
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], config: TinyMoEConfig) -> None:
     """Write `path` (one file, renamed into place) with the config and the tokenizer's fingerprint in its header."""
     header = {"config": json.dumps(asdict(config)), "tokenizer": tokenizer().fingerprint}
     aside = path.with_name(f".{path.name}.writing")
-    save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, aside, metadata=header)
+    save_tensors(aside, {name: tensor.detach().contiguous() for name, tensor in weights.items()}, metadata=header)
     aside.chmod(0o644)
     aside.replace(path)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file. What the machine refuses is an OSError; safetensors has it only as the text of its own."""
+    try:
+        save_file(dict(tensors), path, metadata=metadata)
+    except SafetensorError as error:
+        path.unlink(missing_ok=True)
+        if number := _OS_ERROR.search(str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        raise
 
 
 def read_config(path: Path) -> TinyMoEConfig:

@@ -178,3 +178,10 @@ def test_a_file_that_cannot_be_written_is_named_and_not_the_one_aside(tmp_path: 
         write_json(tmp_path / "there", {})
     assert (raised.value.filename, raised.value.filename2) == (str(tmp_path / "there"), None)
     assert [entry.name for entry in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_log_on_a_full_disk_says_which_file_it_is(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as raised:
+        append_line(tmp_path / "log.jsonl", {"a": 1})
+    assert raised.value.filename == str(tmp_path / "log.jsonl")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,7 @@ from t1cli.embedded.checkpoint import (
     write_checkpoint,
 )
 from t1cli.embedded.model import TinyMoE, TinyMoEConfig
+from t1cli.embedded.weights import save_tensors
 from t1cli.errors import T1Error
 
 CONFIG = TinyMoEConfig(32, 8, 1, 1, 1, 8, 2, 1, 4)
@@ -67,7 +70,7 @@ def test_a_crash_at_any_write_keeps_the_last_checkpoint(
 
         return call
 
-    for owner, name in ((os, "fsync"), (checkpoint, "save_weights"), (checkpoint, "save_file"), (Path, "rename")):
+    for owner, name in ((os, "fsync"), (checkpoint, "save_weights"), (checkpoint, "save_tensors"), (Path, "rename")):
         monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
     try:
         write_checkpoint(tmp_path, state(2, fill=2.0))
@@ -104,7 +107,7 @@ def test_a_crash_while_the_newest_iteration_is_saved_again_keeps_it(
     for owner, name in (
         (os, "fsync"),
         (checkpoint, "save_weights"),
-        (checkpoint, "save_file"),
+        (checkpoint, "save_tensors"),
         (Path, "rename"),
         (Path, "replace"),
         (shutil, "rmtree"),
@@ -201,3 +204,14 @@ def test_a_pin_keeps_a_checkpoint_of_every_role(tmp_path: Path) -> None:
     assert complete_iterations(actor) == complete_iterations(critic) == (2, 4)
     (critic / "iter_0000002.pinned").unlink()
     assert prune([actor, critic], keep_latest=1, keep_best=0) == (2,)
+
+
+def test_a_disk_that_takes_no_more_is_told_as_one_with_the_files_name(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError, match="optimizer") as raised:
+            save_tensors(tmp_path / "optimizer.safetensors", {"x": torch.ones(1_000_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert raised.value.errno == errno.EFBIG and list(tmp_path.iterdir()) == []
