@@ -28,6 +28,8 @@ def command(
     from t1cli.ui.json_view import print_object
 
     found = find_run(run, runs_root(runs_dir))
+    if found.rollouts.is_dir():
+        next(found.rollouts.iterdir(), None)  # unlike a glob, this says when the directory may not be read
     files = sorted(found.rollouts.glob("rollout_*.npz"))
     if not files:
         hint = command_line("status", run, runs_dir=runs_dir)

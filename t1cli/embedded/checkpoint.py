@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from errno import ENOENT
 from pathlib import Path
@@ -66,6 +67,25 @@ def write_checkpoint(directory: Path, state: RoleState) -> Path:
     aside = directory / f"{_ASIDE}{final.name}-{os.getpid()}"
     _remove_leftovers(directory)
     aside.mkdir()
+    with _gone_if_refused(aside):
+        _write_files(aside, state)
+        _move_into_place(aside, final)
+    _sync(directory)
+    _point_latest(directory, final.name)
+    return final
+
+
+@contextlib.contextmanager
+def _gone_if_refused(aside: Path) -> Iterator[None]:
+    """A full disk does not stay full because of half a checkpoint."""
+    try:
+        yield
+    except OSError:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def _write_files(aside: Path, state: RoleState) -> None:
     save_weights(aside / WEIGHTS_FILE, state.weights, state.config)
     if state.optimizer is not None:
         save_tensors(aside / OPTIMIZER, state.optimizer)
@@ -74,10 +94,6 @@ def write_checkpoint(directory: Path, state: RoleState) -> Path:
     # The manifest comes last: it names every other file with its size and checksum.
     _write_text(aside / MANIFEST, json.dumps(_manifest(aside, state), indent=1))
     _sync(aside)
-    _move_into_place(aside, final)
-    _sync(directory)
-    _point_latest(directory, final.name)
-    return final
 
 
 def _move_into_place(aside: Path, final: Path) -> None:

@@ -215,3 +215,16 @@ def test_a_disk_that_takes_no_more_is_told_as_one_with_the_files_name(tmp_path: 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert raised.value.errno == errno.EFBIG and list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_the_disk_refuses_leaves_the_former_one_and_nothing_of_itself(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, state(1))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_checkpoint(tmp_path, state(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert complete_iterations(tmp_path) == (1,)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["iter_0000001", LATEST]
