@@ -24,7 +24,8 @@ class BesideLogs:
 
     def poll(self) -> tuple[Row, ...]:
         """New rows; the logs are read first, so that a row never comes before its lines."""
-        for path in sorted(self._folder.glob("*.log")) if self._folder.is_dir() else ():
+        # A pipe would be waited for, and a device never ends.
+        for path in sorted(filter(Path.is_file, self._folder.glob("*.log"))) if self._folder.is_dir() else ():
             self._read(self.logs.setdefault(path, LogClassifier(path)))
         return tuple(self._with_counts(row) for row in self._metrics.poll())
 

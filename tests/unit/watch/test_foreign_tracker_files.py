@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.tensorboard_files import TensorboardFiles
 from t1cli.watch.sources.wandb_offline import WandbOffline
 
@@ -72,3 +73,12 @@ def test_pipes_and_directories_with_a_trackers_name_are_not_opened(tmp_path: Pat
         os.mkfifo(tmp_path / name)
         (tmp_path / "below" / name).mkdir(parents=True)
     assert WandbOffline(tmp_path).poll() == () and TensorboardFiles(tmp_path).poll() == ()
+
+
+def test_pipes_and_devices_among_a_runs_logs_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "campaign.log")
+    (tmp_path / "job.log").symlink_to("/dev/zero")
+    (tmp_path / "process.log").mkdir()
+    (tmp_path / "real.log").write_text("a line\n")
+    source = BesideLogs(WandbOffline(tmp_path), tmp_path)
+    assert source.poll() == () and [path.name for path in source.logs] == ["real.log"]
