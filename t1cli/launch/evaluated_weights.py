@@ -29,14 +29,18 @@ def evaluated_weights(named: str, root: Path) -> Path:
 
 def _newest_save(run: RunDirectory) -> Path:
     saves = [event for event in read_events(run.events_jsonl) if event.kind is EventKind.CHECKPOINT]
-    places = [Path(event.text("path")) for event in saves if event.text("role") == "actor"]
-    # A run directory that was moved still has its saves below it.
-    places += sorted(run.actor_checkpoints.glob("iter_*")) if not any(map(_has_weights, places)) else []
+    places = [_below(run, Path(event.text("path"))) for event in saves if event.text("role") == "actor"]
     found = [place for place in places if _has_weights(place)]
     if not found:
         hint = "a campaign saves every `checkpoint.every_rollouts` rollouts; `t1 status` says what it has saved"
         raise BadInput(f"{run.name} attempt {run.attempt} has no saved weights", str(run.path), hint)
     return found[-1]
+
+
+def _below(run: RunDirectory, recorded: Path) -> Path:
+    """A run that was moved or copied has its saves below it, whatever else lies where they were written."""
+    own = run.actor_checkpoints / recorded.name
+    return own if _has_weights(own) else recorded
 
 
 def _has_weights(place: Path) -> bool:

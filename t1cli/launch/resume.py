@@ -15,6 +15,7 @@ from t1cli.launch.record import RunRecord, read_record
 from t1cli.launch.redaction import Redactor
 from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.run_files import grounded_spec, saved_spec, spec_differences
+from t1cli.launch.run_state import RunState, standing
 from t1cli.launch.save_directories import newest_saved_rollout, save_directories
 from t1cli.spec.load import LoadedSpec
 
@@ -69,17 +70,30 @@ def attempt_to_resume(campaign: Path, loaded: LoadedSpec) -> tuple[RunDirectory,
 
 
 def resume_refusals(loaded: LoadedSpec, run: RunDirectory) -> tuple[Refusal, ...]:
-    """C8: weights-only checkpoints hold neither optimizer nor random state."""
-    if loaded.spec.checkpoint.what == "full" or newest_saved_rollout(save_directories(loaded.spec, run)) is None:
-        return ()
-    return (
-        Refusal(
-            "C8",
-            "checkpoints of this campaign hold weights alone: going on from one restarts Adam, the learning-rate "
-            "schedule and the task order",
-            loaded.where("checkpoint.what"),
-            "`checkpoint.what: full` makes later campaigns resumable",
-        ),
+    """What speaks against going on: nothing is left to do, or the checkpoints are no place to go on from (C8)."""
+    saved = newest_saved_rollout(save_directories(loaded.spec, run))
+    if saved is not None and saved >= loaded.spec.rollout.num_rollouts and standing(run).state is RunState.FINISHED:
+        return (_nothing_left(loaded, saved),)
+    return () if loaded.spec.checkpoint.what == "full" or saved is None else (_weights_alone(loaded),)
+
+
+def _nothing_left(loaded: LoadedSpec, saved: int) -> Refusal:
+    return Refusal(
+        "finished",
+        f"{saved} of {loaded.spec.rollout.num_rollouts} rollouts are done: nothing is left to go on with",
+        loaded.where("rollout.num_rollouts"),
+        f"`--set rollout.num_rollouts={2 * saved}` trains on",
+    )
+
+
+def _weights_alone(loaded: LoadedSpec) -> Refusal:
+    """Weights hold neither optimizer nor random state."""
+    return Refusal(
+        "C8",
+        "checkpoints of this campaign hold weights alone: going on from one restarts Adam, the learning-rate "
+        "schedule and the task order",
+        loaded.where("checkpoint.what"),
+        "`checkpoint.what: full` makes later campaigns resumable",
     )
 
 

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from rich.text import Text
@@ -15,6 +16,7 @@ from t1cli.errors import ExitCode
 from t1cli.plan.binding import binding_term, states_gib
 from t1cli.plan.plan import Finding, OverlayUsed, Plan, StageMemory
 from t1cli.spec.command_line import command_line, with_settings
+from t1cli.spec.locate import is_script
 from t1cli.ui.console import answer
 from t1cli.ui.counted import counted
 
@@ -224,7 +226,7 @@ def _counts(plan: Plan) -> str:
 def _next(plan: Plan, overrides: Sequence[str], strict: bool) -> str:
     name = plan.source or plan.name
     if plan.accepted_for_launch and not (strict and plan.verdict == "TIGHT"):
-        return f"Next: `{command_line('preflight', name, overrides=overrides)}`"
+        return _next_of_script(name, overrides) if is_script(Path(name)) else _next_of_spec(name, overrides)
     same = ["--strict"] if strict else []
     settings = next((found for finding in plan.findings if (found := _settings(finding))), ())
     if settings:
@@ -233,6 +235,19 @@ def _next(plan: Plan, overrides: Sequence[str], strict: bool) -> str:
     if plan.verdict in ("OOM", "TIGHT") and (strict or plan.verdict == "OOM"):
         return f"Next: `{command_line('plan', name, overrides=overrides, more=['--search'])}`"
     return f"Next: do what the fix says, then `{command_line('plan', name, overrides=overrides, more=same)}`"
+
+
+def _next_of_spec(name: str, overrides: Sequence[str]) -> str:
+    return f"Next: `{command_line('preflight', name, overrides=overrides)}`"
+
+
+def _next_of_script(name: str, overrides: Sequence[str]) -> str:
+    """A launch needs the spec of it: variables are set where it is converted, keys of the spec from then on."""
+    spec = f"{Path(name).stem}.yaml"
+    variables = [text for text in overrides if "." not in text.partition("=")[0]]
+    keys = [text for text in overrides if text not in variables]
+    convert = command_line("convert", name, overrides=variables, more=["--output", spec])
+    return f"Next: `{convert}`, then `{command_line('preflight', spec, overrides=keys)}`"
 
 
 _SETTING: Final = r"--set [\w.]+=[\w./-]*\w(?![\w:/…<\[])"

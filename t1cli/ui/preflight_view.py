@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from t1cli.plan.plan import Plan
+from t1cli.preflight.check import NOT_A_NODE
 from t1cli.preflight.report import CheckResult, PreflightReport
 from t1cli.ui.console import answer
+from t1cli.ui.counted import counted
 
 MARKS = {"pass": "✓", "warn": "!", "fail": "✗", "skipped": "-", "crashed": "?"}
 STYLES = {"pass": "green", "warn": "yellow", "fail": "red", "skipped": "dim", "crashed": "magenta"}
@@ -24,13 +26,14 @@ def print_check(result: CheckResult) -> None:
 
 
 def print_skipped(report: PreflightReport) -> None:
-    """One line for all checks that do not apply."""
+    """One line for all checks that were not asked, and one where that is for want of the cluster."""
     skipped = [check for check in report.checks if check.status == "skipped"]
     if skipped:
         families = Counter(check.id.split(".")[0] for check in skipped)
         told = ", ".join(f"{name} {count}" for name, count in families.items())
-        checks = "1 check that does" if len(skipped) == 1 else f"{len(skipped)} checks that do"
-        answer().print(f"- skipped {checks} not apply here ({told}); --all says why", style="dim")
+        answer().print(f"- skipped {counted(len(skipped), 'check')} ({told}); --all says why", style="dim")
+    if unasked := sum(check.found == NOT_A_NODE for check in skipped):
+        answer().print(f"! {unasked} of them could not be asked: {NOT_A_NODE}", style="yellow")
 
 
 def print_summary(
@@ -48,6 +51,10 @@ def print_summary(
     if not plan.accepted_for_launch:
         console.print(f"the plan refuses it: {', '.join(open_ids) or plan.verdict}")
     bad = next((check for check in report.checks if check.refuses or (strict and check.status == "warn")), None)
+    if bad is None and plan.accepted_for_launch and any(check.found == NOT_A_NODE for check in report.checks):
+        named = ("--set", "engine.ray_address=http://HEAD:8265")
+        console.print(f"Next: {again('preflight', *named)}, with the address of your cluster", soft_wrap=True)
+        return
     if bad is None:
         console.print(f"Next: {again('launch' if plan.accepted_for_launch else 'plan')}", soft_wrap=True)
         return

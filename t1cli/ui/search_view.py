@@ -38,8 +38,10 @@ def search_lines(found: SearchAnswer, *, source: str, width: int, overrides: Seq
     fitting = [layout for layout in found.layouts if layout.verdict != "OOM"]
     shown = fitting[:BEST]
     same_axes = next((layout for layout in fitting if layout.current), None)
-    for layout in [*shown, *(one for one in (found.own, same_axes) if one is not None and not _is_among(one, shown))]:
-        yield _row(layout)
+    for layout in (found.own, same_axes):
+        if layout is not None and not _is_among(layout, shown):
+            shown.append(layout)
+    yield from map(_row, shown)
     if found.own_impossible:
         told = f"* the experiment as it is cannot exist: {'; '.join(found.own_impossible)}"
         yield from textwrap.wrap(told, width, subsequent_indent="  ")

@@ -31,3 +31,12 @@ def test_a_broken_token_file_is_refused(content: str | bytes | None, said: list[
     assert result.exit_code == 2, result.stderr
     assert all(word in result.stderr for word in said), result.stderr
     assert SECRET not in result.stderr + result.stdout
+
+
+def test_a_server_that_has_leased_nothing_has_nothing_to_sweep(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text("")
+    done = CliRunner().invoke(app, ["pool", "sweep", str(tmp_path)])
+    assert done.exit_code == 0 and "0 swept" in done.stdout, done.output
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert CliRunner().invoke(app, ["pool", "sweep", str(empty)]).exit_code == 2

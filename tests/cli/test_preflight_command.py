@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,20 @@ def test_checks_that_do_not_apply_are_one_line_unless_asked_for(tmp_path: Path) 
     only = ("--skip", "sandboxes", "--skip", "tasks", "--skip", "host", "--skip", "storage")
     short = preflight(*only, runs=tmp_path)
     assert short.exit_code == 0, short.output
-    assert "checks that do not apply here (" in short.output and "gpus.present" not in short.output
+    assert re.search(r"- skipped \d+ checks \(", short.output) and "gpus.present" not in short.output
     assert "Next: t1 launch quickstart" in short.output
     whole = preflight(*only, "--all", runs=tmp_path)
     assert "- skipped gpus.present" in whole.output
     assert list(tmp_path.iterdir()) == [], "nothing was written"
+
+
+def test_a_campaign_whose_cluster_is_not_named_is_asked_for_it(tmp_path: Path) -> None:
+    arguments = ["preflight", "t1-strategy15k", "--skip", "sandboxes", "--runs-dir", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "could not be asked: this machine is not a node of the campaign's cluster" in done.output
+    last = done.output.splitlines()[-1]
+    assert last.startswith("Next: t1 preflight t1-strategy15k") and "engine.ray_address=http://HEAD:8265" in last
 
 
 def test_json_is_one_object_with_every_check_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -61,3 +62,15 @@ def test_a_spec_converts_the_other_way(spec: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(Path(__file__).parents[2])
     code, answer, said = t1("convert", spec)
     assert code == 2 and answer == "" and f"`t1 convert {spec} --to script`" in said
+
+
+def test_what_comes_after_the_plan_of_a_script_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable is for the conversion, a key of the spec for what comes after it."""
+    shutil.copytree(SCRIPT.parent, tmp_path / "scripts")
+    monkeypatch.chdir(tmp_path)
+    code, answer, said = t1("plan", f"scripts/{SCRIPT.name}", "--set", "rollout.num_rollouts=7")
+    assert code == 0, answer + said
+    convert, preflight = re.findall("`(t1 [^`]*)`", answer.splitlines()[-2] + answer.splitlines()[-1])[-2:]
+    assert "rollout" not in convert and t1(*shlex.split(convert)[1:])[0] == 0
+    assert preflight == "t1 preflight run-dense.yaml --set rollout.num_rollouts=7"
+    assert t1("plan", *shlex.split(preflight)[2:])[0] == 0

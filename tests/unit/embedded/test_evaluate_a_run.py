@@ -51,6 +51,12 @@ def test_the_guide_evaluates_a_run_on_unseen_siblings(run: RunDirectory, tmp_pat
     assert found["checkpoint"] == str(run.path / "checkpoints/actor/iter_0000016")
 
 
+def test_a_copied_run_is_evaluated_by_its_own_saves(run: RunDirectory, tmp_path: Path) -> None:
+    root = tmp_path / "elsewhere"
+    copied = shutil.copytree(run.path, root / "quickstart" / "attempt_1")
+    assert evaluated_weights("quickstart", root) == copied / "checkpoints/actor/iter_0000016"
+
+
 def test_weights_are_named_by_file_directory_role_or_run(run: RunDirectory) -> None:
     newest = run.path / "checkpoints" / "actor" / "iter_0000016"
     (newest.parent / "latest").write_text("iter_0000008\n")

@@ -207,10 +207,18 @@ def test_resuming_may_extend_the_campaign_and_takes_the_runs_own_spec(load, opti
     longer = load("rollout.num_rollouts=6")
     record = launch(longer, replace(options, resume=True), listener, stages())
     assert record.session.resumed_from_rollout == 4 and summarize(run_of(options)).rollouts_done == 6
-    own = load_experiment(run_of(options).spec_yaml)
+    own = load_experiment(run_of(options).spec_yaml, ["rollout.num_rollouts=7"])
     assert launch(own, replace(options, resume=True), listener, stages()).session.number == 3
     former = run_of(options).path / "spec.resolved.session_1.yaml"
     assert load_experiment(former).spec.rollout.num_rollouts == 4
+
+
+def test_a_campaign_that_is_done_is_not_started_again(load, options, listener, stages) -> None:
+    launch(load(), options, listener, stages())
+    with pytest.raises(Refused, match="4 of 4 rollouts are done: nothing is left") as refused:
+        launch(load(), replace(options, resume=True), listener, stages())
+    assert "rollout.num_rollouts=8" in str(refused.value.diagnostics[0].hint)
+    assert read_record(run_of(options)).session.number == 1
 
 
 def test_resume_without_an_attempt_is_refused(loaded, options, listener, stages) -> None:
@@ -222,9 +230,10 @@ def test_resume_without_an_attempt_is_refused(loaded, options, listener, stages)
 def test_C8_resuming_weights_alone_needs_consent(load, options, listener, stages) -> None:
     weights = load("checkpoint.what=weights")
     launch(weights, options, listener, stages())
+    longer = load("checkpoint.what=weights", "rollout.num_rollouts=6")
     with pytest.raises(Refused, match="C8"):
-        launch(weights, replace(options, resume=True), listener, stages())
-    resumed = launch(weights, replace(options, resume=True, accepted=frozenset({"C8"})), listener, stages())
+        launch(longer, replace(options, resume=True), listener, stages())
+    resumed = launch(longer, replace(options, resume=True, accepted=frozenset({"C8"})), listener, stages())
     assert resumed.session.accepted == ("C8",)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,12 @@ def test_nothing_fits_on_a_tiny_card() -> None:
 def test_an_engine_without_gpus_has_nothing_to_search() -> None:
     with pytest.raises(BadInput, match="no GPU layout"):
         search("quickstart")
+
+
+def test_a_row_of_the_experiment_itself_stands_there_once() -> None:
+    low = replace(search(GRPO, "hardware.usable_gib=79.1"))
+    own = next(layout for layout in low.layouts if layout.current)
+    # Far down the list, where it is shown below the best.
+    crowd = tuple(layout for layout in low.layouts if not layout.current) * 3
+    rows = own_rows(replace(low, layouts=(*(one for one in crowd if one.verdict != "OOM"), own), own=own))
+    assert len(rows) == 1
