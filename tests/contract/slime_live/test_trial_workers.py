@@ -151,7 +151,7 @@ def _worker_pids() -> dict[str, int]:
 
 @contextmanager
 def _killed_mid_trial(pid: int) -> Iterator[list[psutil.Process]]:
-    """SIGKILL a worker as soon as a command runs in one of its sandboxes. Yields what it had started by then."""
+    """SIGKILL a worker as soon as one of its sandboxes lives. Yields what it had started by then."""
     worker, over = psutil.Process(pid), threading.Event()
     struck: list[psutil.Process] = []
 
@@ -159,7 +159,7 @@ def _killed_mid_trial(pid: int) -> Iterator[list[psutil.Process]]:
         while not over.wait(0.002):
             with suppress(psutil.NoSuchProcess):  # one that ended while we looked
                 below = worker.children(recursive=True)
-                if any(process.name() == "bash" for process in below):
+                if any(process.name() == "bwrap" for process in below):
                     struck.extend(below)
                     worker.kill()
                     return
@@ -212,9 +212,9 @@ def test_trials_run_on_the_rollout_nodes_and_a_lost_node_costs_no_sample(two_nod
     # One dies in the middle of a trial: nothing of its sandboxes outlives it, and its trials are repeated.
     with _killed_mid_trial(_worker_pids()[NODES[1]]) as sandboxes:
         output = hooks.generate_rollout(args, 3, None, evaluation=False)
+    assert sandboxes, "it was killed while a trial had its sandbox"
     assert output.metrics["terminal/groups"] == 6
     assert output.metrics["terminal/failed_by_cause/worker_lost"] >= 1
-    assert sandboxes, "it was killed while a command of a trial ran"
     wait_until(lambda: not any(process.is_running() for process in sandboxes), 60, "the dead worker's sandboxes gone")
 
     calls.clear()
