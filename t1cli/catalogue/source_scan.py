@@ -28,6 +28,7 @@ _STAGE_OF: Final[dict[str, Stage]] = {
     "t1cli/slime": "launch",
     "t1cli/preflight": "preflight",
     "t1cli/launch": "launch",
+    "t1cli/run": "launch",
     "t1cli/cluster": "launch",
     "t1cli/terminal": "rollout",
     "t1cli/terminal/sandbox/pool": "pool",

@@ -18,10 +18,10 @@ def command(
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
     """Audit the saved rollouts of a run: relations between turns, drift, routes, log-prob gap, the token ledger."""
-    from t1cli.launch.attempts import find_run, runs_root
-    from t1cli.launch.metric_names import LOGPROB_GAP
-    from t1cli.launch.metrics_reader import read_metrics, series
-    from t1cli.launch.run_files import saved_spec
+    from t1cli.run.attempts import find_run, runs_root
+    from t1cli.run.metric_names import LOGPROB_GAP
+    from t1cli.run.metrics_reader import read_metrics, series
+    from t1cli.run.run_files import saved_spec
     from t1cli.spec.command_line import command_line
     from t1cli.terminal.trajectory.audit_run import audit_run
     from t1cli.ui.audit_view import audit_json, print_audit

@@ -76,7 +76,7 @@ def _sources(names: list[str], spec: str | None, overrides: list[str], runs_dir:
 def _find(name: str, runs_dir: Path | None) -> tuple[Path | None, LoadedSpec | None]:
     """The path of a source, and the spec of a run."""
     from t1cli.errors import BadInput
-    from t1cli.launch.attempts import find_run, runs_root
+    from t1cli.run.attempts import find_run, runs_root
     from t1cli.spec.load import load_experiment
 
     path = Path(name)

@@ -26,7 +26,7 @@ def convert(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> int:
     """Convert model.checkpoints.hf into model.checkpoints.torch_dist by slime's own tool: the command, or its run."""
-    from t1cli.launch.slime_conversion import conversion_of, run_conversion
+    from t1cli.launch.slime.conversion import conversion_of, run_conversion
     from t1cli.spec.load import load_experiment
     from t1cli.ui.checkpoint_view import print_conversion
     from t1cli.ui.json_view import print_object

@@ -17,8 +17,8 @@ def command(
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
     """Every value that differs, old and new, with where the new one comes from; exit 1 when something differs."""
-    from t1cli.launch.attempts import find_run, runs_root
-    from t1cli.launch.run_diff import diff_runs
+    from t1cli.run.attempts import find_run, runs_root
+    from t1cli.run.diff import diff_runs
     from t1cli.ui.diff_view import print_diff
     from t1cli.ui.json_view import print_object
 

@@ -52,10 +52,10 @@ def command(
 
 def _here(loaded: LoadedSpec, checkpoint: str, runs_dir: Path | None, *, dry_run: bool) -> EvaluationAnswer:
     from t1cli.errors import BadInput
-    from t1cli.launch.attempts import runs_root
-    from t1cli.launch.evaluated_weights import evaluated_weights
     from t1cli.launch.evaluation import evaluate_here
-    from t1cli.launch.run_files import grounded_spec
+    from t1cli.run.attempts import runs_root
+    from t1cli.run.evaluated_weights import evaluated_weights
+    from t1cli.run.run_files import grounded_spec
     from t1cli.ui.console import aside
 
     if dry_run:
@@ -72,9 +72,9 @@ def _on_slime(
     dry_run: bool,
     as_json: bool,
 ) -> EvaluationAnswer | int:
-    from t1cli.launch.attempts import runs_root
     from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job, evaluation_command
     from t1cli.launch.proposal import LaunchOptions
+    from t1cli.run.attempts import runs_root
     from t1cli.spec.command_line import command_line
     from t1cli.ui.eval_view import EvaluationDialogue, print_command
     from t1cli.ui.json_view import print_object

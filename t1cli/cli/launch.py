@@ -29,8 +29,8 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
 ) -> int:
     """Start a campaign once plan and preflight allow it; exit 1 when something refuses."""
     from t1cli.catalogue.acceptable import refuse_unknown
-    from t1cli.launch.attempts import runs_root
     from t1cli.launch.proposal import LaunchOptions
+    from t1cli.run.attempts import runs_root
     from t1cli.spec.load import load_experiment
     from t1cli.watch.of_spec import check_watch_block
 
@@ -66,8 +66,8 @@ def _flags(accepted: list[str], *, resume: bool, detach: bool) -> list[str]:
 
 def _launch(loaded: LoadedSpec, options: LaunchOptions, *, as_json: bool) -> int:
     from t1cli.launch.launch import launch
-    from t1cli.launch.run_directory import RunDirectory
-    from t1cli.launch.run_summary import summarize
+    from t1cli.run.directory import RunDirectory
+    from t1cli.run.summary import summarize
     from t1cli.ui.launch_dialogue import JsonDialogue, TextDialogue
     from t1cli.ui.launch_view import print_next_aside
     from t1cli.ui.status_view import print_status

@@ -18,10 +18,10 @@ def command(
 ) -> None:
     """Print a run's log."""
     from t1cli.errors import BadInput
-    from t1cli.launch.attempts import find_run, runs_root
-    from t1cli.launch.lock import runs_now
-    from t1cli.launch.log_tail import FORMAT_VERSION, choose_log, last_lines, log_files
-    from t1cli.launch.log_tail import follow as follow_log
+    from t1cli.run.attempts import find_run, runs_root
+    from t1cli.run.lock import runs_now
+    from t1cli.run.log_tail import FORMAT_VERSION, choose_log, last_lines, log_files
+    from t1cli.run.log_tail import follow as follow_log
     from t1cli.ui.json_view import print_object
     from t1cli.ui.runs_view import print_line
     from t1cli.ui.streams import leave_when_unread

@@ -28,10 +28,10 @@ def command(  # noqa: PLR0913 - each option of the command line is one parameter
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories go.")] = None,
 ) -> int:
     """Probe the machine or the cluster, the sandboxes and the tasks; exit 1 when a check fails or breaks."""
-    from t1cli.launch.attempts import runs_root
     from t1cli.plan.build import build_plan
     from t1cli.preflight.repeat import until_green
     from t1cli.preflight.runner import run_preflight
+    from t1cli.run.attempts import runs_root
     from t1cli.spec.load import load_experiment
     from t1cli.ui.json_view import print_object
     from t1cli.ui.preflight_view import print_check, print_skipped, print_summary

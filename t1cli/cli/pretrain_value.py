@@ -24,7 +24,7 @@ def command(
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
     """Fit a critic offline; exit 1 unless it explains more of held-back rollouts than a cold one."""
-    from t1cli.launch.attempts import find_run, runs_root
+    from t1cli.run.attempts import find_run, runs_root
     from t1cli.spec.load import load_experiment
     from t1cli.ui.console import aside
     from t1cli.ui.json_view import print_object
@@ -59,7 +59,7 @@ def _print(made: Pretrained) -> None:
 
 
 def _span(rollouts: tuple[int, ...]) -> str:
-    from t1cli.launch.rollout_number import rollout_number
+    from t1cli.run.rollout_number import rollout_number
 
     first, last = rollout_number(rollouts[0]), rollout_number(rollouts[-1])
     return str(first) if len(rollouts) == 1 else f"{first} to {last}"

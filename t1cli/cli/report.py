@@ -16,10 +16,10 @@ def command(
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> None:
     """Write one HTML page about a run: curves with alerts, outcomes, ledger, evaluation, trajectories, rules."""
-    from t1cli.launch.attempts import find_run, runs_root
     from t1cli.records import write_text
     from t1cli.report.facts import gather
     from t1cli.report.page import page
+    from t1cli.run.attempts import find_run, runs_root
     from t1cli.ui.json_view import print_object
     from t1cli.ui.output_file import is_stdout, put, refuse_two_answers
     from t1cli.ui.report_view import print_curves, print_written

@@ -19,8 +19,8 @@ def command(
     """Score the stored verdicts of a run again, by rollout and by family; nothing is run."""
     from dataclasses import asdict
 
-    from t1cli.launch.attempts import find_run, runs_root
-    from t1cli.launch.rollout_number import rollout_number
+    from t1cli.run.attempts import find_run, runs_root
+    from t1cli.run.rollout_number import rollout_number
     from t1cli.spec.command_line import command_line
     from t1cli.spec.load import load_experiment
     from t1cli.terminal.rollout.rescore import compare, rescore

@@ -15,8 +15,8 @@ def command(
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
     """List every attempt of every campaign."""
-    from t1cli.launch.attempts import all_runs, runs_root
-    from t1cli.launch.run_summary import FORMAT_VERSION, summarize
+    from t1cli.run.attempts import all_runs, runs_root
+    from t1cli.run.summary import FORMAT_VERSION, summarize
     from t1cli.ui.console import print_diagnostics
     from t1cli.ui.json_view import print_object
     from t1cli.ui.runs_view import print_runs

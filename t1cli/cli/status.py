@@ -16,8 +16,8 @@ def command(
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> None:
     """Phases, rewards, checks passed, critic, log-prob gap, failed trials, and the next command."""
-    from t1cli.launch.attempts import find_run, newest_run, runs_root
-    from t1cli.launch.run_summary import summarize
+    from t1cli.run.attempts import find_run, newest_run, runs_root
+    from t1cli.run.summary import summarize
     from t1cli.ui.json_view import print_object
     from t1cli.ui.status_view import print_status
 

@@ -56,7 +56,7 @@ def source(  # noqa: PLR0913 - each option of the command line is one parameter
     runs_dir: Annotated[Path | None, typer.Option(help="Where run directories are.")] = None,
 ) -> int:
     """Apply rules to a run's metrics; exit 1 after a warning, a stop or the run's death, 3 when blind."""
-    from t1cli.launch.attempts import runs_root
+    from t1cli.run.attempts import runs_root
     from t1cli.ui.streams import leave_when_unread
     from t1cli.watch.actions.all import Allowed
     from t1cli.watch.session import Session, history_of
@@ -179,7 +179,7 @@ def _acknowledge(session: Session) -> int:
 
 
 def _run_text(session: Session, replay: bool, interval: float, allowed: Allowed) -> int:
-    from t1cli.launch.run_summary import summarize
+    from t1cli.run.summary import summarize
     from t1cli.ui.console import answer
     from t1cli.ui.status_view import print_outcome
     from t1cli.ui.watch_live import Footer

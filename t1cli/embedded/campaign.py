@@ -19,11 +19,11 @@ from t1cli.embedded.first_weights import first_weights
 from t1cli.embedded.pipeline import Schedule, run_pipeline
 from t1cli.embedded.processes import Processes
 from t1cli.errors import ExitCode, T1Error
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.open_metrics import open_metrics
-from t1cli.launch.rollout_number import rollout_number
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import save_directories
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.open_metrics import open_metrics
+from t1cli.run.rollout_number import rollout_number
+from t1cli.run.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.versions import lag_rule

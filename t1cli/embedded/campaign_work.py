@@ -13,10 +13,10 @@ from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.pipeline import Batch
 from t1cli.embedded.processes import Processes
 from t1cli.embedded.progress_line import progress_line
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.pause import hold_while_paused
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.metrics_writer import MetricsWriter
+from t1cli.run.pause import hold_while_paused
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, run_evaluation

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from t1cli.embedded.template import TinyChatTemplate
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.rollout.from_spec import RunPlace, build_world
 from t1cli.terminal.rollout.group_filter import group_filter, neutral_samples

@@ -24,8 +24,8 @@ from torch import Tensor
 from t1cli.embedded.model import TinyMoEConfig
 from t1cli.embedded.weights import WEIGHTS_FILE, read_config, save_tensors, save_weights
 from t1cli.errors import T1Error
-from t1cli.launch.pins import pinned
 from t1cli.records import read_json
+from t1cli.run.pins import pinned
 
 FORMAT_VERSION = 1
 LATEST = "latest"

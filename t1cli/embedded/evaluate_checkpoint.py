@@ -8,7 +8,7 @@ from pathlib import Path
 
 from t1cli.embedded.measure import open_bench
 from t1cli.errors import BadInput
-from t1cli.launch.measured import Measured
+from t1cli.run.measured import Measured
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.harness.limits import evaluation_limits
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, evaluate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from t1cli.embedded.metrics import Metrics
 from t1cli.errors import T1Error
-from t1cli.launch.rollout_number import rollout_number
+from t1cli.run.rollout_number import rollout_number
 from t1cli.terminal.trajectory.row import TrainingRow
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from t1cli.embedded.metrics import Metrics
 from t1cli.embedded.model import TinyMoE
 from t1cli.embedded.role import Role
 from t1cli.embedded.routing_study import mismatch
-from t1cli.launch.metric_names import LOGPROB_GAP, MISMATCH_KL
+from t1cli.run.metric_names import LOGPROB_GAP, MISMATCH_KL
 from t1cli.spec.algorithm import PPO
 
 

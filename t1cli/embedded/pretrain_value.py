@@ -19,10 +19,10 @@ from t1cli.embedded.model import TinyMoE, TinyMoEConfig
 from t1cli.embedded.value_regression import Settings, fit_on, fit_values
 from t1cli.embedded.weights import read_weights, save_weights
 from t1cli.errors import BadInput
-from t1cli.launch.metric_names import EXPLAINED_VARIANCE
-from t1cli.launch.metrics_reader import read_metrics, series
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import write_json
+from t1cli.run.directory import RunDirectory
+from t1cli.run.metric_names import EXPLAINED_VARIANCE
+from t1cli.run.metrics_reader import read_metrics, series
 from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow

@@ -11,7 +11,7 @@ from t1cli.cluster.local import LocalCluster, RemoteObject
 from t1cli.embedded.first_weights import first_critic_weights
 from t1cli.embedded.metrics import Metrics
 from t1cli.errors import T1Error
-from t1cli.launch.save_directories import SaveDirectories
+from t1cli.run.save_directories import SaveDirectories
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow
 

@@ -21,8 +21,8 @@ from t1cli.embedded.role import Role, load_optimizer_tensors, make_role, optimiz
 from t1cli.embedded.routing_study import free_routing_metrics, mismatch
 from t1cli.embedded.weights import read_weights
 from t1cli.errors import Refused, T1Error
-from t1cli.launch.metric_names import ROUTED_TOKENS
-from t1cli.launch.save_directories import SaveDirectories
+from t1cli.run.metric_names import ROUTED_TOKENS
+from t1cli.run.save_directories import SaveDirectories
 from t1cli.spec.algorithm import PPO
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.mismatch import refuse_first_gap, total

@@ -25,7 +25,7 @@ from t1cli.embedded.measure import Bench, open_bench
 from t1cli.embedded.siblings import pool_names, unseen_siblings, write_tasks
 from t1cli.embedded.weights import WEIGHTS_FILE
 from t1cli.errors import T1Error
-from t1cli.launch.attempts import latest_attempt
+from t1cli.run.attempts import latest_attempt
 from t1cli.spec.load import LoadedSpec, load_experiment
 from t1cli.terminal.tasks.load import load_pool
 from t1cli.terminal.tasks.task import Task

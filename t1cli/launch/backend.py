@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from t1cli.launch.gates import Refusal
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.process_identity import ProcessIdentity
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
@@ -102,6 +102,6 @@ def backend_for(spec: ExperimentSpec) -> Backend:
         from t1cli.launch.embedded_backend import EmbeddedBackend
 
         return EmbeddedBackend()
-    from t1cli.launch.slime_backend import SlimeBackend
+    from t1cli.launch.slime.backend import SlimeBackend
 
     return SlimeBackend()

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from t1cli.launch.backend import Progress
-from t1cli.launch.redaction import Redactor
+from t1cli.run.redaction import Redactor
 
 
 class CampaignLog:

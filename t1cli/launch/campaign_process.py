@@ -16,12 +16,12 @@ from typing import Final
 from t1cli.errors import ExitCode, Refused, T1Error
 from t1cli.launch.backend import End, Job, Progress
 from t1cli.launch.campaign_log import CampaignLog
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.lock import hand_over, lock_holder, mutex, release
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.redacted_output import redacted_output
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.machine_problem import machine_problem
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.lock import hand_over, lock_holder, mutex, release
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.redacted_output import redacted_output
 
 RESUME_OPTION: Final = "--resume"
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import next_attempt
 from t1cli.launch.backend import Invocation
 from t1cli.launch.gates import Refusal, plan_refusals, sort_out, standing_refusals
-from t1cli.launch.lock import refuse_if_held
 from t1cli.launch.proposal import LaunchOptions, Stages, stop_command
 from t1cli.launch.resume import attempt_to_resume, resume_refusals
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.plan import Verdict
+from t1cli.run.attempts import next_attempt
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import refuse_if_held
 from t1cli.spec.load import LoadedSpec
 
 FORMAT_VERSION = 1

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from t1cli.launch.backend import End, Invocation, Job, Occupation, Progress, Started
 from t1cli.launch.gates import Refusal
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.process_identity import ProcessIdentity
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 
 if TYPE_CHECKING:
-    from t1cli.launch.measured import Measured
+    from t1cli.run.measured import Measured
 
 ENVIRONMENT: Final = {"PYTHONUNBUFFERED": "1"}
 

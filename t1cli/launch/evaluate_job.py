@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput, CouldNotAsk
-from t1cli.launch.attempts import latest_attempt, next_attempt
 from t1cli.launch.backend import Backend, Occupation
 from t1cli.launch.evaluation import FORMAT_VERSION, EvaluationAnswer, summarise
 from t1cli.launch.gates import DECIDED_AT_START, raise_for, sort_out
-from t1cli.launch.lock import refuse_if_held
-from t1cli.launch.measured import read_measured
 from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, plan_for, stop_command
 from t1cli.launch.reattach import reattach, settle
-from t1cli.launch.record import RunRecord
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.slime_evaluation import SUFFIX, SlimeEvaluation, refuse_other
+from t1cli.launch.slime.evaluation import SUFFIX, SlimeEvaluation, refuse_other
 from t1cli.launch.start import Start
 from t1cli.preflight.report import PreflightReport
+from t1cli.run.attempts import latest_attempt, next_attempt
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import refuse_if_held
+from t1cli.run.measured import read_measured
+from t1cli.run.record import RunRecord
 from t1cli.spec.command_line import command_line, with_settings
 from t1cli.spec.load import LoadedSpec
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.launch.measured import Measured
+from t1cli.run.measured import Measured
 from t1cli.spec.command_line import command_line
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec

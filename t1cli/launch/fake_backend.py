@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from t1cli.launch.backend import End, Invocation, Job, Occupation, Started
-from t1cli.launch.events import EventKind, EventWriter
 from t1cli.launch.gates import Refusal
-from t1cli.launch.measured import Measured, write_measured
-from t1cli.launch.metric_names import CHECKS_PASSED, EXPLAINED_VARIANCE, LOGPROB_GAP, REWARD, TRIALS, TRIALS_FAILED
-from t1cli.launch.open_metrics import open_metrics
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import newest_saved_rollout, save_directories
 from t1cli.records import write_json
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.measured import Measured, write_measured
+from t1cli.run.metric_names import CHECKS_PASSED, EXPLAINED_VARIANCE, LOGPROB_GAP, REWARD, TRIALS, TRIALS_FAILED
+from t1cli.run.open_metrics import open_metrics
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.save_directories import newest_saved_rollout, save_directories
 from t1cli.spec.load import LoadedSpec
 
 

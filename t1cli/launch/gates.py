@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from t1cli.errors import Diagnostic, Refused
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import save_directories
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import CheckResult, PreflightReport
+from t1cli.run.directory import RunDirectory
+from t1cli.run.save_directories import save_directories
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import latest_attempt, next_attempt
 from t1cli.launch.backend import Backend
 from t1cli.launch.gates import (
     DECIDED_AT_START,
@@ -17,15 +16,16 @@ from t1cli.launch.gates import (
     sort_out,
     standing_refusals,
 )
-from t1cli.launch.lock import refuse_if_held
 from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, Stages, stop_command
 from t1cli.launch.reattach import reattach, settle
-from t1cli.launch.record import RunRecord
 from t1cli.launch.resume import attempt_to_resume, resume_refusals
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec, saved_spec, spec_differences
-from t1cli.launch.save_directories import newest_saved_rollout, save_directories
 from t1cli.launch.start import Start, redactor_for
+from t1cli.run.attempts import latest_attempt, next_attempt
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import refuse_if_held
+from t1cli.run.record import RunRecord
+from t1cli.run.run_files import grounded_spec, saved_spec, spec_differences
+from t1cli.run.save_directories import newest_saved_rollout, save_directories
 from t1cli.spec.load import LoadedSpec
 
 

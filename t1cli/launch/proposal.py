@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from t1cli.launch.backend import Backend, Progress, backend_for
-from t1cli.launch.record import RunRecord
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.plan import Plan
 from t1cli.preflight.report import CheckResult, PreflightReport
+from t1cli.run.directory import RunDirectory
+from t1cli.run.record import RunRecord
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import LoadedSpec
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from t1cli.errors import T1Error
-from t1cli.launch.attempts import latest_attempt, point_latest
 from t1cli.launch.backend import Job, Occupation
 from t1cli.launch.campaign_process import log_of, run_to_its_end
-from t1cli.launch.lock import hand_over, mutex, release, take
 from t1cli.launch.proposal import Dialogue, LaunchOptions, stop_command
-from t1cli.launch.record import RunRecord
 from t1cli.launch.resume import attempt_to_resume
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec
+from t1cli.run.attempts import latest_attempt, point_latest
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import hand_over, mutex, release, take
+from t1cli.run.record import RunRecord
+from t1cli.run.run_files import grounded_spec
 from t1cli.spec.load import LoadedSpec
 
 

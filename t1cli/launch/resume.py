@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import latest_attempt
 from t1cli.launch.gates import Refusal
-from t1cli.launch.next_command import resume_command
-from t1cli.launch.record import RunRecord, read_record
-from t1cli.launch.redaction import Redactor
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec, saved_spec, spec_differences
-from t1cli.launch.run_state import RunState, standing
-from t1cli.launch.save_directories import newest_saved_rollout, save_directories
+from t1cli.run.attempts import latest_attempt
+from t1cli.run.directory import RunDirectory
+from t1cli.run.next_command import resume_command
+from t1cli.run.record import RunRecord, read_record
+from t1cli.run.redaction import Redactor
+from t1cli.run.run_files import grounded_spec, saved_spec, spec_differences
+from t1cli.run.save_directories import newest_saved_rollout, save_directories
+from t1cli.run.state import RunState, standing
 from t1cli.spec.load import LoadedSpec
 
 # What a session may change without becoming another campaign: how long, how watched, how fast; never what is learned.

@@ -7,19 +7,19 @@ import sys
 from dataclasses import replace
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import create_attempt, point_latest
 from t1cli.launch.backend import Backend, Job, Started
 from t1cli.launch.campaign_process import log_of, run_to_its_end
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.lock import hand_over, lock_holder, mutex, refuse_if_held, release, take
-from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.proposal import Dialogue, LaunchOptions, Proposal, stop_command
-from t1cli.launch.record import RunRecord, Session, describe_session, save_record
-from t1cli.launch.redaction import Redactor, assigned_secrets, secret_values
 from t1cli.launch.resume import attempt_to_resume, family_digest
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec, set_aside_for_resume, write_run_files
-from t1cli.launch.save_directories import newest_saved_rollout, save_directories
+from t1cli.run.attempts import create_attempt, point_latest
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.lock import hand_over, lock_holder, mutex, refuse_if_held, release, take
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.record import RunRecord, Session, describe_session, save_record
+from t1cli.run.redaction import Redactor, assigned_secrets, secret_values
+from t1cli.run.run_files import grounded_spec, set_aside_for_resume, write_run_files
+from t1cli.run.save_directories import newest_saved_rollout, save_directories
 from t1cli.spec.load import LoadedSpec
 
 

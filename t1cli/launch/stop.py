@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import latest_attempt
-from t1cli.launch.events import EventKind, EventWriter, read_events
-from t1cli.launch.lock import LockHolder, hand_over, lock_holder, mutex, take
-from t1cli.launch.next_command import stop_command
-from t1cli.launch.ray_job import read_ray_job
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import saved_spec
-from t1cli.launch.run_summary import summarize
-from t1cli.launch.slime_backend import detached_follower
-from t1cli.launch.slime_occupation import job_lives, open_jobs
+from t1cli.launch.slime.backend import detached_follower
+from t1cli.launch.slime.occupation import job_lives, open_jobs
 from t1cli.records import write_json
+from t1cli.run.attempts import latest_attempt
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter, read_events
+from t1cli.run.lock import LockHolder, hand_over, lock_holder, mutex, take
+from t1cli.run.next_command import stop_command
+from t1cli.run.ray_job import read_ray_job
+from t1cli.run.run_files import saved_spec
+from t1cli.run.summary import summarize
 from t1cli.spec.command_line import command_line
 
 FORMAT_VERSION = 1

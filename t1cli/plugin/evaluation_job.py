@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import Refused
-from t1cli.launch.measured import TrialSeen, end_line, of_trials, write_measured
-from t1cli.launch.slime_compile import load_flags
+from t1cli.launch.slime.compile import load_flags
+from t1cli.run.measured import TrialSeen, end_line, of_trials, write_measured
 from t1cli.terminal.rollout.evaluate import EvaluationResult
 from t1cli.terminal.rollout.result import TrialResult
 

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of
 from t1cli.plugin.one_trial import OneTrial
 from t1cli.plugin.settings import settings_text
 from t1cli.plugin.task_source import TASK_KEY
 from t1cli.plugin.to_sample import LOST_FOR_GOOD, Siblings, lost_sample, to_sample, unit_field, unit_of
 from t1cli.plugin.trial_book import TrialBook, trial_book
+from t1cli.run.pause import hold_while_paused
 from t1cli.terminal.rollout.batch import PERMANENT_CAUSES
 from t1cli.terminal.rollout.result import TrialPlan, TrialResult
 from t1cli.terminal.seeds import seed_of

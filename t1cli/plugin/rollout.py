@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of, load_tasks
 from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.checkpoints.scores import record_scores
@@ -17,6 +16,7 @@ from t1cli.plugin.patches.control_plane import patch_now
 from t1cli.plugin.settings import parse_settings, settings_text
 from t1cli.plugin.to_sample import evaluation_data, to_samples
 from t1cli.plugin.workers import trial_maker
+from t1cli.run.pause import hold_while_paused
 from t1cli.terminal.rollout.evaluate import EvaluationPlan, EvaluationResult
 from t1cli.terminal.rollout.evaluate import evaluate as evaluate_tasks
 from t1cli.terminal.rollout.plan import RolloutResult

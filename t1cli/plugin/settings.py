@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
 from t1cli.spec.experiment import ExperimentSpec
 
 KEY = "t1"

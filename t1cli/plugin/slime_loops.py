@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from t1cli.launch.pause import hold_while_paused
 from t1cli.plugin.campaign import Campaign, campaign_of
 from t1cli.plugin.checkpoints.keeper import keep
 from t1cli.plugin.group_stream import GroupStream, is_lost, position_of, trial_ids
@@ -22,6 +21,7 @@ from t1cli.plugin.rollout import INDEX_STRIDE, VERSION_LAG, clock_of
 from t1cli.plugin.settings import settings_text
 from t1cli.plugin.trial_book import TrialBook, trial_book
 from t1cli.plugin.workers import trial_maker
+from t1cli.run.pause import hold_while_paused
 from t1cli.terminal.rollout.from_spec import refill_seconds
 from t1cli.terminal.rollout.metrics import RolloutPopulation, rollout_metrics
 from t1cli.terminal.trajectory.store import save_rows

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from t1cli.launch.metric_names import EXPLAINED_VARIANCE, TRAIN_STEP
+from t1cli.run.metric_names import EXPLAINED_VARIANCE, TRAIN_STEP
 
 _LEAST_VARIANCE: Final = 1e-12
 logger = logging.getLogger(__name__)

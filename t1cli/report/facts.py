@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import saved_spec
-from t1cli.launch.run_summary import RunSummary, summarize
 from t1cli.records import read_json
 from t1cli.report.trials import newest_trials
+from t1cli.run.directory import RunDirectory
+from t1cli.run.run_files import saved_spec
+from t1cli.run.summary import RunSummary, summarize
 from t1cli.terminal.rollout.recorded_trials import RecordedTrial
 from t1cli.watch.history import Series
 from t1cli.watch.result import WatchResult

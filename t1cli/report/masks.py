@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
 from t1cli.terminal.rollout.recorded_trials import RecordedTrial
 
 

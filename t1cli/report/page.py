@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from t1cli.launch.redaction import Redactor
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.report.facts import Facts
 from t1cli.report.masks import MaskRun, mask_of
 from t1cli.report.plots import Marks, plot
 from t1cli.report.trials import worth_reading
+from t1cli.run.directory import RunDirectory
+from t1cli.run.redaction import Redactor
 from t1cli.terminal.rollout.recorded_trials import RecordedTrial
 from t1cli.watch.counting import OF_RUN
 from t1cli.watch.metrics.registry import registry

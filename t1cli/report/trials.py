@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
 from t1cli.terminal.rollout.recorded_trials import RecordedTrial, read_trials
 
 READ_ROLLOUTS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from t1cli.launch.rollout_number import rollout_number
+from t1cli.run.rollout_number import rollout_number
 from t1cli.terminal.trajectory.audit_engine import mean_gap
 from t1cli.terminal.trajectory.audit_rows import REPORT_ALIGNED, REPORT_DRIFT, REPORT_RETOKENIZED
 from t1cli.terminal.trajectory.audit_run import Balance, RunAudit

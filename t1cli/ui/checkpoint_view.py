@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from t1cli.launch.slime_conversion import Conversion
+from t1cli.launch.slime.conversion import Conversion
 from t1cli.ui.console import answer
 
 

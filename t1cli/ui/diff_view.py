@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from t1cli.launch.run_diff import RunDiff
+from t1cli.run.diff import RunDiff
 from t1cli.ui.console import answer
 
 

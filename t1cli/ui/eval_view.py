@@ -8,7 +8,7 @@ from typing import Any
 
 from t1cli.launch.evaluation import EvaluationAnswer
 from t1cli.launch.proposal import Proposal
-from t1cli.launch.record import RunRecord
+from t1cli.run.record import RunRecord
 from t1cli.ui.console import answer, aside
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Final
 
 from t1cli.launch.proposal import Proposal
-from t1cli.launch.record import RunRecord
-from t1cli.launch.rollout_number import rollout_number
+from t1cli.run.record import RunRecord
+from t1cli.run.rollout_number import rollout_number
 from t1cli.ui.console import answer, aside
 from t1cli.ui.json_view import print_object
 from t1cli.ui.launch_view import print_started, started_object

@@ -6,10 +6,10 @@ import shlex
 from typing import Any
 
 from t1cli.launch.dry_run import DryRun
-from t1cli.launch.record import FORMAT_VERSION, RunRecord
-from t1cli.launch.rollout_number import rollout_number
-from t1cli.launch.run_summary import RunSummary
 from t1cli.launch.stop import StopAnswer
+from t1cli.run.record import FORMAT_VERSION, RunRecord
+from t1cli.run.rollout_number import rollout_number
+from t1cli.run.summary import RunSummary
 from t1cli.spec.command_line import command_line
 from t1cli.ui.console import answer, aside
 from t1cli.ui.counted import counted

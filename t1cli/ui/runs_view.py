@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from t1cli.launch.run_summary import RunSummary
+from t1cli.run.summary import RunSummary
 from t1cli.ui.console import answer
 from t1cli.ui.moment import moment
 

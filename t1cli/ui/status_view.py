@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from t1cli.launch.rollout_number import rollout_number
-from t1cli.launch.run_state import RunState
-from t1cli.launch.run_summary import FirstLast, RunSummary
-from t1cli.launch.what_changed import what_changed
+from t1cli.run.rollout_number import rollout_number
+from t1cli.run.state import RunState
+from t1cli.run.summary import FirstLast, RunSummary
+from t1cli.run.what_changed import what_changed
 from t1cli.ui.console import answer
 from t1cli.ui.counted import counted
 from t1cli.ui.moment import moment

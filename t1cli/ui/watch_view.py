@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from t1cli.launch import metric_names
+from t1cli.run import metric_names
 from t1cli.ui.console import answer, aside
 from t1cli.ui.counted import counted
 from t1cli.watch.counting import OF_RUN, Counting

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from t1cli.launch.run_state import RunState, Standing
+from t1cli.run.state import RunState, Standing
 from t1cli.watch.counting import OF_FILE, OF_RUN, Counting
 from t1cli.watch.engine import Engine, RuleState
 

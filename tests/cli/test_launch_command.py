@@ -17,13 +17,13 @@ from typer.testing import CliRunner, Result
 
 from t1cli.cli.app import app
 from t1cli.launch.fake_backend import FakeBackend
-from t1cli.launch.lock import mutex, take
-from t1cli.launch.next_command import stop_command
-from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.proposal import Stages
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.plan.build import build_plan
 from t1cli.preflight.report import PreflightReport
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import mutex, take
+from t1cli.run.next_command import stop_command
+from t1cli.run.process_identity import ProcessIdentity
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"

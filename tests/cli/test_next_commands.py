@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
-from t1cli.launch.next_command import resume_command, stop_command
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.next_command import resume_command, stop_command
 from t1cli.spec.command_line import command_line, with_settings
 from t1cli.spec.load import load_experiment
 

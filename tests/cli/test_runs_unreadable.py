@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
-from t1cli.launch import run_summary
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run import summary as run_summary
+from t1cli.run.directory import RunDirectory
 
 
 def test_the_others_are_listed_and_the_unreadable_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ import yaml
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
-from t1cli.launch.record import RunRecord, describe_session, save_record
-from t1cli.launch.redaction import Redactor
 from t1cli.launch.resume import family_digest
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.record import RunRecord, describe_session, save_record
+from t1cli.run.redaction import Redactor
 from t1cli.spec.load import load_experiment
 from t1cli.spec.locate import experiment_names
 

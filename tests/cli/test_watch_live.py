@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.lock import take
-from t1cli.launch.metric_names import CHECK_RATE, EXPLAINED_VARIANCE, LOGPROB_GAP, REWARD
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import write_text
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.lock import take
+from t1cli.run.metric_names import CHECK_RATE, EXPLAINED_VARIANCE, LOGPROB_GAP, REWARD
+from t1cli.run.metrics_writer import MetricsWriter
+from t1cli.run.process_identity import ProcessIdentity
 
 SPEC = """
 rollout: {num_rollouts: 6, batch_size: 16, samples_per_prompt: 1}

@@ -56,6 +56,7 @@ STAGES_TESTED = {
     "tests/unit/cluster": {"launch"},
     "tests/unit/embedded": {"train"},
     "tests/unit/launch": {"launch", "report"},
+    "tests/unit/run": {"launch", "report"},
     "tests/unit/memory_model": {"plan"},
     "tests/unit/plan": {"plan"},
     "tests/unit/plugin/test_checkpoints": {"launch", "train"},

@@ -10,10 +10,10 @@ import pytest
 from t1cli.launch.backend import Backend, Job, backend_for
 from t1cli.launch.embedded_backend import EmbeddedBackend
 from t1cli.launch.fake_backend import FakeBackend
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec
-from t1cli.launch.slime_backend import SlimeBackend
+from t1cli.launch.slime.backend import SlimeBackend
+from t1cli.run.directory import RunDirectory
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.run_files import grounded_spec
 from t1cli.spec.load import load_experiment
 
 PAIRS = [

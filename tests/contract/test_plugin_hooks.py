@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from t1cli.launch.slime_job import SETUP_HOOK
+from t1cli.launch.slime.job import SETUP_HOOK
 from t1cli.plugin.campaign import OWN_TEMPLATES
 from t1cli.slime.compile import hooks as paths
 from t1cli.spec.chat_families import APPEND_ONLY_FAMILIES

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from t1cli.errors import Refused
-from t1cli.launch.checkpoint_manifest import Owner
-from t1cli.launch.claims import claim
-from t1cli.launch.save_directories import SaveDirectories
 from t1cli.plugin.settings import Settings
+from t1cli.run.checkpoint_manifest import Owner
+from t1cli.run.claims import claim
+from t1cli.run.save_directories import SaveDirectories
 
 
 def owner_of(settings: Settings, role: str) -> Owner:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from t1cli.launch.checkpoint_manifest import problem_of, saved_rollouts, seal_finished
-from t1cli.launch.pins import pinned
 from t1cli.plugin.checkpoints.guard import owner_of
 from t1cli.plugin.checkpoints.retention import finish_deletions, prune, rollouts_to_keep
 from t1cli.plugin.checkpoints.scores import score_name, scores
 from t1cli.plugin.settings import Settings
+from t1cli.run.checkpoint_manifest import problem_of, saved_rollouts, seal_finished
+from t1cli.run.pins import pinned
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from t1cli.launch.checkpoint_manifest import finished_rollout, iteration_directory
+from t1cli.run.checkpoint_manifest import finished_rollout, iteration_directory
 
 _GONE: Final = ".deleting-"
 

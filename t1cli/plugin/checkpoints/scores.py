@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from t1cli.launch.checkpoint_manifest import finished_rollout
 from t1cli.records import LineLog, read_lines
+from t1cli.run.checkpoint_manifest import finished_rollout
 from t1cli.spec.experiment import ExperimentSpec
 
 SCORES: Final = "t1_scores.jsonl"

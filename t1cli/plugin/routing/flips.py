@@ -9,10 +9,10 @@ import logging
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from t1cli.launch.metric_names import ROUTED_TOKENS
 from t1cli.plugin.parallel.order import Layout, Rank, local_spans
 from t1cli.plugin.parallel.shard import take
 from t1cli.plugin.routing.live_choice import Count, Seen, taken
+from t1cli.run.metric_names import ROUTED_TOKENS
 from t1cli.terminal.trajectory.mismatch import RoutingSums
 
 if TYPE_CHECKING:

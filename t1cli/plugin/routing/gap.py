@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from t1cli.launch.metric_names import MISMATCH_KL
+from t1cli.run.metric_names import MISMATCH_KL
 from t1cli.terminal.trajectory.mismatch import LogProbSums, log_prob_sums, refuse_first_gap, total
 
 GAP = "train/log_prob_gap"

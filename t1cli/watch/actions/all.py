@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from t1cli.launch.events import EventKind, EventWriter
+from t1cli.run.events import EventKind, EventWriter
 from t1cli.watch.actions.journal import Journal
 from t1cli.watch.actions.pause import PauseAction
 from t1cli.watch.actions.pin import PinAction

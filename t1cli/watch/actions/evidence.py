@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from t1cli.launch.redaction import LineRedactor, Redactor
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import write_json, write_text
+from t1cli.run.directory import RunDirectory
+from t1cli.run.redaction import LineRedactor, Redactor
 from t1cli.watch.actions.journal import watch_dir
 from t1cli.watch.logs.classifier import LogClassifier
 from t1cli.watch.result import WatchResult

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from t1cli.errors import T1Error
-from t1cli.launch.ray_job import read_ray_job
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.slime_occupation import open_jobs
+from t1cli.launch.slime.occupation import open_jobs
+from t1cli.run.directory import RunDirectory
+from t1cli.run.ray_job import read_ray_job
 
 GpuHolders = list[str] | str
 """Processes that hold a GPU; a sentence where it cannot be asked."""

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import LineLog, read_lines
+from t1cli.run.directory import RunDirectory
 
 
 def watch_dir(run: RunDirectory) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import write_json
+from t1cli.run.directory import RunDirectory
 from t1cli.watch.actions.journal import Journal
 from t1cli.watch.engine import Alert
 from t1cli.watch.rule import Rule

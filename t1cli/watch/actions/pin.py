@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any, Final
 
-from t1cli.launch.events import EventKind, EventTail
-from t1cli.launch.pins import pin, unpin
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import number_in, read_json, write_json
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventTail
+from t1cli.run.pins import pin, unpin
 from t1cli.watch.actions.journal import watch_dir
 from t1cli.watch.history import History
 

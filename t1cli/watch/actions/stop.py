@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from t1cli.errors import CouldNotAsk, T1Error
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import saved_spec
 from t1cli.launch.stop import stop_after_next_save
 from t1cli.records import read_json, write_json
+from t1cli.run.directory import RunDirectory
+from t1cli.run.run_files import saved_spec
 from t1cli.watch.actions.evidence import write_evidence
 from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import saved_spec
-from t1cli.launch.trackers.wandb_tracker import quiet_settings
+from t1cli.run.directory import RunDirectory
+from t1cli.run.run_files import saved_spec
+from t1cli.run.trackers.wandb_tracker import quiet_settings
 from t1cli.watch.actions.delivery import Delivery
 from t1cli.watch.actions.journal import Journal, watch_dir
 from t1cli.watch.counting import OF_RUN

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from t1cli.launch.metrics_reader import LAST_STEP
+from t1cli.run.metrics_reader import LAST_STEP
 from t1cli.watch.sources.source import Row
 
 AXES = ("rollout/step", "eval/step", "train/step")

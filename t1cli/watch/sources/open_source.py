@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from t1cli.errors import BadInput
-from t1cli.launch.attempts import find_run
-from t1cli.launch.lock import runs_now
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import saved_spec
-from t1cli.launch.run_state import RunState, Standing, standing
 from t1cli.records import number_in, read_json
+from t1cli.run.attempts import find_run
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import runs_now
+from t1cli.run.run_files import saved_spec
+from t1cli.run.state import RunState, Standing, standing
 from t1cli.watch.counting import OF_FILE, OF_RUN, Counting
 from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.csv_file import CsvFile

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from t1cli.launch.metric_names import TRAIN_STEP
-from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, read_line
+from t1cli.launch.slime.log import LineJoiner, LoggedMetrics, read_line
+from t1cli.run.metric_names import TRAIN_STEP
 from t1cli.watch.logs.classifier import LogClassifier
 from t1cli.watch.logs.scanner import scan
 from t1cli.watch.logs.signatures import minute_of, signatures, stripped

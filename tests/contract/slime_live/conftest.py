@@ -21,9 +21,9 @@ from t1cli.cluster.guard import MARK, Cluster
 from t1cli.cluster.jobs import Jobs
 from t1cli.errors import CouldNotAsk
 from t1cli.launch.proposal import LaunchOptions, Stages
-from t1cli.launch.record import RunRecord
 from t1cli.plan.build import build_plan
 from t1cli.preflight.report import PreflightReport
+from t1cli.run.record import RunRecord
 from t1cli.spec.load import LoadedSpec, load_experiment
 
 ROOT = Path(__file__).parents[3]
@@ -228,7 +228,7 @@ def surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     if "real_limits" not in request.fixturenames:
-        monkeypatch.setattr("t1cli.launch.slime_submit.refuse_low_limits", lambda *_, **__: None)
+        monkeypatch.setattr("t1cli.launch.slime.submit.refuse_low_limits", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -18,20 +18,20 @@ from typer.testing import CliRunner
 
 from t1cli.cli.app import app
 from t1cli.errors import Refused
-from t1cli.launch.checkpoint_manifest import Owner, problem_of
 from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job
-from t1cli.launch.events import EventKind, read_events
-from t1cli.launch.follow import JobFailed
 from t1cli.launch.launch import launch
-from t1cli.launch.lock import lock_holder
-from t1cli.launch.measured import FILE, read_measured
-from t1cli.launch.metrics_reader import read_metrics, series
-from t1cli.launch.ray_job import read_ray_job
-from t1cli.launch.record import read_record
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_state import RunState, standing
-from t1cli.launch.slime_limits import refuse_low_limits
+from t1cli.launch.slime.follow import JobFailed
+from t1cli.launch.slime.running_limits import refuse_low_limits
 from t1cli.launch.stop import stop_after_next_save, stop_now
+from t1cli.run.checkpoint_manifest import Owner, problem_of
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, read_events
+from t1cli.run.lock import lock_holder
+from t1cli.run.measured import FILE, read_measured
+from t1cli.run.metrics_reader import read_metrics, series
+from t1cli.run.ray_job import read_ray_job
+from t1cli.run.record import read_record
+from t1cli.run.state import RunState, standing
 from t1cli.spec.load import LoadedSpec
 from t1cli.terminal.trajectory.store import load_rows
 

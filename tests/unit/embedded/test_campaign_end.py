@@ -12,9 +12,9 @@ import pytest
 from t1cli.embedded import campaign
 from t1cli.embedded.campaign_work import Records
 from t1cli.errors import CouldNotAsk
-from t1cli.launch.events import EventWriter, read_events
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventWriter, read_events
+from t1cli.run.metrics_writer import MetricsWriter
 from t1cli.spec.load import load_experiment
 
 SPEC = load_experiment(Path("quickstart")).spec

@@ -13,9 +13,9 @@ from t1cli.cli.app import app
 from t1cli.embedded.first_weights import SHIPPED
 from t1cli.embedded.siblings import main, pool_names
 from t1cli.errors import BadInput
-from t1cli.launch.evaluated_weights import evaluated_weights
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.evaluated_weights import evaluated_weights
+from t1cli.run.events import EventKind, EventWriter
 
 POOL = Path(__file__).parents[3] / "experiments" / "quickstart" / "tasks"
 TASKS = 3

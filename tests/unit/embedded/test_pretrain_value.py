@@ -18,8 +18,8 @@ from t1cli.embedded.trainer import Trainer
 from t1cli.embedded.value_regression import fit_on, targets
 from t1cli.embedded.weights import read_weights
 from t1cli.errors import BadInput
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import SaveDirectories
+from t1cli.run.directory import RunDirectory
+from t1cli.run.save_directories import SaveDirectories
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.trajectory.row import TrainingRow

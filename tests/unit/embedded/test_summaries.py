@@ -14,8 +14,8 @@ from t1cli.embedded.first_weights import first_weights
 from t1cli.embedded.server_process import inference_server
 from t1cli.embedded.template import TinyChatTemplate
 from t1cli.embedded.trainer import Trainer
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import save_directories
+from t1cli.run.directory import RunDirectory
+from t1cli.run.save_directories import save_directories
 from t1cli.spec.embedded_engine import refuse_unsupported
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.rewards.verdict import Verdict

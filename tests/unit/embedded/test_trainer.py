@@ -14,8 +14,8 @@ from torch import Tensor
 from t1cli.embedded.batches import micro_batches
 from t1cli.embedded.trainer import Trainer
 from t1cli.errors import Refused, T1Error
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.save_directories import save_directories
+from t1cli.run.directory import RunDirectory
+from t1cli.run.save_directories import save_directories
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow, TurnRecord
 

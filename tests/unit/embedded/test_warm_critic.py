@@ -15,7 +15,7 @@ from t1cli.embedded.trainer import Trainer
 from t1cli.embedded.value_regression import Settings, explained_variance, fit_values
 from t1cli.embedded.weights import read_config, read_weights, save_weights
 from t1cli.errors import BadInput
-from t1cli.launch.save_directories import SaveDirectories
+from t1cli.run.save_directories import SaveDirectories
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.terminal.trajectory.row import TrainingRow
 

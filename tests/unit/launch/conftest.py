@@ -11,9 +11,9 @@ import pytest
 from t1cli.launch.backend import Backend
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.proposal import LaunchOptions, Proposal, Stages
-from t1cli.launch.record import RunRecord
 from t1cli.plan.build import build_plan
 from t1cli.preflight.report import CheckResult, PreflightReport
+from t1cli.run.record import RunRecord
 from t1cli.spec.load import LoadedSpec, load_experiment
 
 ROOT = Path(__file__).parents[3]

@@ -9,12 +9,12 @@ import pytest
 
 from t1cli.cluster.jobs import JobState
 from t1cli.errors import Refused
-from t1cli.launch import slime_submit
 from t1cli.launch.evaluate_job import evaluation_of
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.slime_evaluation import refuse_other
+from t1cli.launch.slime import submit as slime_submit
+from t1cli.launch.slime.evaluation import refuse_other
 from t1cli.launch.stop import stop_after_next_save
 from t1cli.records import write_json
+from t1cli.run.directory import RunDirectory
 from t1cli.spec.load import load_experiment
 
 STRATEGY = Path("t1-strategy15k")

@@ -12,12 +12,12 @@ import pytest
 from t1cli.launch.backend import Job
 from t1cli.launch.embedded_backend import EmbeddedBackend
 from t1cli.launch.launch import launch
-from t1cli.launch.lock import lock_holder, mutex, take
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec
-from t1cli.launch.run_state import RunState, standing
-from t1cli.launch.run_summary import summarize
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import lock_holder, mutex, take
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.run_files import grounded_spec
+from t1cli.run.state import RunState, standing
+from t1cli.run.summary import summarize
 
 CHILD = (
     "import sys\n"

@@ -19,14 +19,14 @@ from t1cli.launch.evaluate_job import EvaluationRequest, evaluate_as_job
 from t1cli.launch.evaluation import summarise
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.gates import Refusal
-from t1cli.launch.lock import hand_over, lock_holder, mutex
-from t1cli.launch.measured import FILE, Measured, TrialSeen, end_line, read_measured, write_measured
-from t1cli.launch.process_identity import ProcessIdentity
 from t1cli.launch.proposal import LaunchOptions
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_state import RunState, standing
-from t1cli.launch.slime_compile import compile_evaluation, evaluation_problems
+from t1cli.launch.slime.compile import compile_evaluation, evaluation_problems
 from t1cli.records import write_json
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import hand_over, lock_holder, mutex
+from t1cli.run.measured import FILE, Measured, TrialSeen, end_line, read_measured, write_measured
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.state import RunState, standing
 from t1cli.spec.load import load_experiment
 
 from .conftest import Listener

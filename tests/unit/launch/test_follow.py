@@ -10,17 +10,17 @@ import pytest
 
 from t1cli.cluster.jobs import JobState, Status
 from t1cli.errors import BadInput, CouldNotAsk
-from t1cli.launch.checkpoint_manifest import TRACKER, Owner, iteration_directory
-from t1cli.launch.events import EventKind, EventWriter, read_events
-from t1cli.launch.follow import Followed, FollowTimes, JobFailed, follow
-from t1cli.launch.job_log import JobLog
-from t1cli.launch.metrics_reader import read_metrics, series
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.ray_job import RayJob
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.saves import Saves
-from t1cli.launch.slime_backend import SlimeBackend, detached_follower
+from t1cli.launch.slime.backend import SlimeBackend, detached_follower
+from t1cli.launch.slime.follow import Followed, FollowTimes, JobFailed, follow
+from t1cli.launch.slime.job_log import JobLog
+from t1cli.launch.slime.saves import Saves
 from t1cli.records import write_json
+from t1cli.run.checkpoint_manifest import TRACKER, Owner, iteration_directory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter, read_events
+from t1cli.run.metrics_reader import read_metrics, series
+from t1cli.run.metrics_writer import MetricsWriter
+from t1cli.run.ray_job import RayJob
 from t1cli.spec.load import load_experiment
 
 

@@ -13,9 +13,9 @@ from t1cli.launch import campaign_process
 from t1cli.launch.backend import Job
 from t1cli.launch.campaign_log import CampaignLog
 from t1cli.launch.campaign_process import detached_main, log_of, run_to_its_end
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.lock import lock_holder, take
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.lock import lock_holder, take
 
 FULL = Path("/dev/full")
 

@@ -12,15 +12,15 @@ import pytest
 from t1cli.errors import Refused
 from t1cli.launch.fake_backend import FakeBackend
 from t1cli.launch.launch import launch
-from t1cli.launch.lock import lock_holder
 from t1cli.launch.proposal import LaunchOptions, Stages, preflight_for
-from t1cli.launch.record import read_record
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_state import RunState, standing
-from t1cli.launch.run_summary import summarize
 from t1cli.plan.build import build_plan
 from t1cli.plan.plan import Finding
 from t1cli.preflight.report import CheckResult, PreflightReport
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import lock_holder
+from t1cli.run.record import read_record
+from t1cli.run.state import RunState, standing
+from t1cli.run.summary import summarize
 from t1cli.spec.load import LoadedSpec, load_experiment
 
 FAILING = CheckResult("host.memory", ("M8",), "fail", "2 GiB free", "8 GiB", "close something")

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from t1cli.errors import Refused
-from t1cli.launch.attempts import attempts
-from t1cli.launch.lock import lock_holder, mutex, runs_now, take
-from t1cli.launch.process_identity import ProcessIdentity
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_state import RunState, standing
-from t1cli.launch.run_summary import summarize
 from t1cli.launch.stop import stop_after_next_save, stop_now
+from t1cli.run.attempts import attempts
+from t1cli.run.directory import RunDirectory
+from t1cli.run.lock import lock_holder, mutex, runs_now, take
+from t1cli.run.process_identity import ProcessIdentity
+from t1cli.run.state import RunState, standing
+from t1cli.run.summary import summarize
 
 QUICKSTART = Path(__file__).parents[3] / "experiments/quickstart/experiment.yaml"
 

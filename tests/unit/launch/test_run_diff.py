@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from t1cli.cli.app import app
 from t1cli.errors import Refused
 from t1cli.launch.launch import launch
-from t1cli.launch.run_diff import diff_runs
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.diff import diff_runs
+from t1cli.run.directory import RunDirectory
 
 
 def test_two_runs_of_one_spec_do_not_differ(loaded, options, listener, stages) -> None:
@@ -26,7 +26,7 @@ def test_spec_code_and_environment_are_told_apart(load, options, listener, stage
     launch(load(), options, listener, stages())
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     monkeypatch.setenv("WANDB_API_KEY", "Zq7planted0123456789")
-    monkeypatch.setattr("t1cli.launch.record.installed_versions", lambda: {"t1": "9.9"})
+    monkeypatch.setattr("t1cli.run.record.installed_versions", lambda: {"t1": "9.9"})
     launch(load("rollout.batch_size=8"), replace(options, accepted=frozenset()), listener, stages())
     answer = CliRunner().invoke(
         app, ["diff", "quickstart/attempt_1", "quickstart", "--json", "--runs-dir", str(options.runs_root)]

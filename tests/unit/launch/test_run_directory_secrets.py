@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from t1cli.launch.backend import Job
 from t1cli.launch.embedded_backend import EmbeddedBackend
 from t1cli.launch.fake_backend import FakeBackend
-from t1cli.launch.job_log import JobLog
 from t1cli.launch.launch import launch
-from t1cli.launch.metrics_writer import MetricsWriter
 from t1cli.launch.proposal import LaunchOptions, Stages
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import grounded_spec
+from t1cli.launch.slime.job_log import JobLog
 from t1cli.preflight.report import CheckResult, PreflightReport
+from t1cli.run.directory import RunDirectory
+from t1cli.run.metrics_writer import MetricsWriter
+from t1cli.run.run_files import grounded_spec
 from t1cli.spec.load import LoadedSpec
 
 # Mixed-case so that a secret is never a word that the files contain anyway.

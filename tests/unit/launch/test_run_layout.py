@@ -7,7 +7,7 @@ from pathlib import Path
 
 from t1cli.launch.campaign_log import CampaignLog
 from t1cli.launch.launch import launch
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
 from tests.run_layout import listed, unlisted
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from t1cli.launch.slime_log import LineJoiner, LoggedMetrics, LoggedSave, read_line
+from t1cli.launch.slime.log import LineJoiner, LoggedMetrics, LoggedSave, read_line
 
 PREFIX = "(RolloutManager pid=41, ip=10.0.0.2) [2026-08-06 10:11:12] rollout.py:1227 - "
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t1cli.errors import Refused
-from t1cli.launch.checkpoint_manifest import TRACKER, iteration_directory
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.slime_start import start_point
+from t1cli.launch.slime.start import start_point
+from t1cli.run.checkpoint_manifest import TRACKER, iteration_directory
+from t1cli.run.directory import RunDirectory
 from t1cli.slime.start_point import base_arguments, role_overrides
 from t1cli.spec.load import load_experiment
 

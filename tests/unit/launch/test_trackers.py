@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.launch.events import EventWriter, read_events
-from t1cli.launch.metrics_reader import read_metrics
-from t1cli.launch.open_metrics import open_metrics
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventWriter, read_events
+from t1cli.run.metrics_reader import read_metrics
+from t1cli.run.open_metrics import open_metrics
 from t1cli.spec.tracking import TrackingSpec
 
 

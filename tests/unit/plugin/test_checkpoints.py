@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t1cli.errors import Refused
-from t1cli.launch.checkpoint_manifest import (
+from t1cli.plugin.checkpoints.guard import assert_own_directories
+from t1cli.plugin.checkpoints.keeper import keep, whole_rollouts
+from t1cli.plugin.checkpoints.retention import prune, rollouts_to_keep
+from t1cli.plugin.checkpoints.scores import record_scores, scores
+from t1cli.plugin.settings import Settings, settings_of
+from t1cli.run.checkpoint_manifest import (
     TRACKER,
     Owner,
     iteration_directory,
@@ -23,14 +28,9 @@ from t1cli.launch.checkpoint_manifest import (
     seal,
     seal_finished,
 )
-from t1cli.launch.claims import claim
-from t1cli.launch.pins import pin, unpin
-from t1cli.launch.save_directories import SaveDirectories, newest_saved_rollout
-from t1cli.plugin.checkpoints.guard import assert_own_directories
-from t1cli.plugin.checkpoints.keeper import keep, whole_rollouts
-from t1cli.plugin.checkpoints.retention import prune, rollouts_to_keep
-from t1cli.plugin.checkpoints.scores import record_scores, scores
-from t1cli.plugin.settings import Settings, settings_of
+from t1cli.run.claims import claim
+from t1cli.run.pins import pin, unpin
+from t1cli.run.save_directories import SaveDirectories, newest_saved_rollout
 
 OWNER = Owner("c", "f" * 12, "/runs/c/attempt_1", "actor")
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.plugin.campaign import provider_of
 from t1cli.plugin.trial_worker import RemoteTrial, rollout_addresses
+from t1cli.run.directory import RunDirectory
 from t1cli.spec.sandbox import LocalSandbox
 from t1cli.terminal.rollout.metered import MeteredEngine
 from t1cli.terminal.rollout.outcome import Outcome, StopReason

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.records import write_json, write_text
 from t1cli.report.facts import gather, statistics_of, wilson
 from t1cli.report.page import page
 from t1cli.report.plots import ema
 from t1cli.report.trials import newest_trials, worth_reading
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.metrics_writer import MetricsWriter
 from t1cli.ui.report_view import curve
 from t1cli.watch.sources.open_source import open_source
 

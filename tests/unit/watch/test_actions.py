@@ -16,12 +16,12 @@ import pytest
 
 from t1cli.cluster.node_probes import ClusterSaid, NodeSaid
 from t1cli.errors import BadInput, CouldNotAsk, Refused
-from t1cli.launch.events import EventKind, EventWriter
-from t1cli.launch.pins import pinned
-from t1cli.launch.ray_job import RayJob
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.launch.stop import stop_after_next_save
 from t1cli.records import read_json, write_json, write_text
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventKind, EventWriter
+from t1cli.run.pins import pinned
+from t1cli.run.ray_job import RayJob
 from t1cli.watch.actions.evidence import TAIL_BYTES, write_evidence
 from t1cli.watch.actions.gpus_left import gpus_left, told
 from t1cli.watch.actions.journal import Journal, watch_dir
@@ -180,7 +180,7 @@ def test_a_stop_while_nobody_knows_whether_the_job_runs_says_so(
     def no_answer(*_: object) -> None:
         raise CouldNotAsk("no Ray head answers")
 
-    monkeypatch.setattr("t1cli.launch.slime_occupation.Jobs.open", no_answer)
+    monkeypatch.setattr("t1cli.launch.slime.occupation.Jobs.open", no_answer)
     with pytest.raises(CouldNotAsk, match="no Ray head answers"):
         stop_after_next_save(run.path.parent)
     assert not run.stop_request.exists()

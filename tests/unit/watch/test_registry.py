@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t1cli.launch import metric_names
+from t1cli.run import metric_names
 from t1cli.watch.lint import lint_packs
 from t1cli.watch.metrics.binding import Binder
 from t1cli.watch.metrics.page import metrics_page

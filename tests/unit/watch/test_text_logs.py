@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from t1cli.errors import BadInput
-from t1cli.launch.job_log import JobLog
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.run_directory import RunDirectory
+from t1cli.launch.slime.job_log import JobLog
+from t1cli.run.directory import RunDirectory
+from t1cli.run.metrics_writer import MetricsWriter
 from t1cli.watch.sources.beside_logs import BesideLogs
 from t1cli.watch.sources.metrics_file import MetricsFile
 from t1cli.watch.sources.source import Row

@@ -181,8 +181,8 @@ def test_a_torn_tensorboard_tail_is_completed_later(tmp_path: Path) -> None:
 
 
 def test_our_own_trackers_are_read_back(tmp_path: Path) -> None:
-    from t1cli.launch.run_directory import RunDirectory
-    from t1cli.launch.trackers.tensorboard_tracker import TensorboardTracker
+    from t1cli.run.directory import RunDirectory
+    from t1cli.run.trackers.tensorboard_tracker import TensorboardTracker
     from t1cli.spec.tracking import TensorboardSpec
 
     run = RunDirectory(tmp_path / "runs" / "x" / "attempt_1")

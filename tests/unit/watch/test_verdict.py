@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from t1cli.cli.app import app
-from t1cli.launch.run_state import RunState, Standing
+from t1cli.run.state import RunState, Standing
 from t1cli.spec.locate import presets_dir
 from t1cli.ui.watch_view import Lines, print_alert, print_result
 from t1cli.watch.counting import OF_FILE, OF_RUN, Counting

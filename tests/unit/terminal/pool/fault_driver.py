@@ -26,10 +26,10 @@ from fault_worker import WorkerProcesses
 from t1cli.embedded.campaign_work import CampaignWork, Pools, Records
 from t1cli.embedded.campaign_world import campaign_world, load_pools, open_site
 from t1cli.embedded.template import TinyChatTemplate
-from t1cli.launch.events import EventWriter
-from t1cli.launch.metrics_writer import MetricsWriter
-from t1cli.launch.run_directory import RunDirectory
 from t1cli.plugin.trial_worker import RemoteTrial
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventWriter
+from t1cli.run.metrics_writer import MetricsWriter
 from t1cli.spec.experiment import ExperimentSpec
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.harness.engine import Engine, Generation, Sampling

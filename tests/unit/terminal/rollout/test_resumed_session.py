@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from t1cli.embedded.campaign_work import CampaignWork, Pools, Records
-from t1cli.launch.events import EventWriter
-from t1cli.launch.run_directory import RunDirectory
-from t1cli.launch.run_files import set_aside_for_resume
+from t1cli.run.directory import RunDirectory
+from t1cli.run.events import EventWriter
+from t1cli.run.run_files import set_aside_for_resume
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.rollout.plan import RolloutResult
 

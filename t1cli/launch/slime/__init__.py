@@ -1,0 +1,1 @@
+"""Campaigns on slime: compiled, submitted to Ray, followed, stopped and evaluated as jobs."""
