@@ -25,6 +25,7 @@ ELSEWHERE = {
     "harbor": "Harbor's interpreter",
     "slime": "slime's image",
     "pybase64": "slime's image; base64 otherwise",
+    "google": "protobuf, which tensorboard brings",
 }
 DISTRIBUTION = {"megatron": "megatron-core", "tree_sitter": "tree-sitter", "tree_sitter_bash": "tree-sitter-bash"}
 
