@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -50,13 +51,36 @@ class ProcessIdentity:
 
     def send(self, number: signal.Signals) -> bool:
         """Signal exactly this process; False when it is no longer there."""
-        if self.liveness() != "alive":
-            return False
         try:
-            os.kill(self.pid, number)
+            handle = _handle(self.pid)
         except ProcessLookupError:
             return False
+        try:
+            # Asked once the handle is held: from here on the number cannot come to mean another process.
+            if self.liveness() != "alive":
+                return False
+            if handle is None:
+                os.kill(self.pid, number)
+            else:
+                signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            if handle is not None:
+                os.close(handle)
         return True
+
+
+def _handle(pid: int) -> int | None:
+    """A file descriptor that means this process for good; None where the system has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, NotImplementedError):  # not Linux, or a kernel before 5.3
+        return None
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return None
+        raise ProcessLookupError(pid) from error
 
 
 def _started(pid: int) -> float | None:
