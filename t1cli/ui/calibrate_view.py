@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from t1cli.errors import ExitCode
 from t1cli.plan.calibrate import Calibration
 from t1cli.spec.command_line import command_line, with_settings
 from t1cli.ui.console import answer
+from t1cli.ui.wrapped import wrapped
 
 WIDEST = 100
 FIGURES = 26
@@ -43,13 +43,13 @@ def calibration_lines(
         f"{found.num_readings} readings, {len(found.compared)} compared (the highest of each instrument and stage) "
         f"with the plan of the {found.role}"
     )
-    yield from textwrap.wrap(head, width)
+    yield from wrapped(head, width)
     yield ""
     yield from _changes(found)
     yield ""
     yield from _readings(found, width)
     yield ""
-    yield from textwrap.wrap(_held_back(found), width)
+    yield from wrapped(_held_back(found), width)
     if output is not None:
         yield f"written: {output}"
         settings = with_settings(overrides, [f"trainer.memory_overlay={output}"])

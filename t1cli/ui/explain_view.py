@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from textwrap import wrap
 
 from t1cli.catalogue.catcher import Catcher
 from t1cli.catalogue.entry import Entry
 from t1cli.catalogue.explain import Explained
 from t1cli.ui.console import answer
+from t1cli.ui.wrapped import wrapped
 
 _LABEL, _WIDTH = 12, 80
 
@@ -56,6 +56,6 @@ def _print_catcher(catcher: Catcher) -> None:
 
 
 def _print_field(label: str, text: str) -> None:
-    lines = wrap(text, _WIDTH - _LABEL - 2, break_long_words=False, break_on_hyphens=False)
+    lines = wrapped(text, _WIDTH - _LABEL - 2)
     for number, line in enumerate(lines):
         answer().print(f"  {label if number == 0 else '':<{_LABEL}}{line}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-import textwrap
 from collections.abc import Iterator, Mapping
 
 from rich.text import Text
@@ -11,6 +10,7 @@ from rich.text import Text
 from t1cli.plan.binding import OVERHEAD, STATES
 from t1cli.plan.plan import Plan, StageMemory
 from t1cli.ui.console import answer
+from t1cli.ui.wrapped import wrapped
 
 WIDTH = 80
 BAR = 40
@@ -92,4 +92,4 @@ def _bar(terms: Mapping[str, float], letters: Mapping[str, str], scale: float) -
 def _legend(letters: Mapping[str, str]) -> Iterator[str]:
     text = ", ".join(f"{letter} {name}" for name, letter in letters.items() if letter != OTHER)
     text = f"{text}, {OTHER} smaller terms; < is the worst phase of a stage"
-    yield from textwrap.wrap(text, WIDTH)
+    yield from wrapped(text, WIDTH)

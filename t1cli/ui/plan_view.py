@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +18,7 @@ from t1cli.spec.command_line import command_line, with_settings
 from t1cli.spec.locate import is_script
 from t1cli.ui.console import answer
 from t1cli.ui.counted import counted
+from t1cli.ui.wrapped import wrapped
 
 MARKS = {"error": "✗", "warning": "!", "notice": "-"}
 STYLES = {"error": "red", "warning": "yellow", "notice": "dim"}
@@ -69,9 +69,9 @@ def _memory(plan: Plan, width: int) -> Iterator[str]:
         f"of {plan.memory.usable_gib:g} GiB usable per GPU; {plan.memory.tokens_per_micro_batch:,} tokens a rank; "
         f"{plan.memory.band}"
     )
-    yield from textwrap.wrap(basis, width, initial_indent="  ", subsequent_indent="  ")
+    yield from wrapped(basis, width, first="  ")
     if plan.memory.overlay is not None:
-        yield from textwrap.wrap(_overlay(plan.memory.overlay), width, initial_indent="  ", subsequent_indent="  ")
+        yield from wrapped(_overlay(plan.memory.overlay), width, first="  ")
     yield ""
 
 
@@ -95,8 +95,7 @@ def _rows(plan: Plan, width: int) -> Iterator[str]:
 
 
 def _row(label: str, text: str, width: int) -> list[str]:
-    start = f"  {label:<{LABEL_WIDTH}}"
-    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False)
+    return wrapped(text, width, first=f"  {label:<{LABEL_WIDTH}}")
 
 
 def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -195,14 +194,13 @@ def _finding(alike: Sequence[Finding], width: int) -> list[str]:
     lines = []
     for where, told in groupby(alike, key=lambda found: found.where):
         for one in told:
-            lines += textwrap.wrap(one.message, width, initial_indent=head, subsequent_indent=indent)
+            lines += wrapped(one.message, width, first=head)
         lines.append(f"{indent}--> {where}")
     if finding.severity == "notice":
         return lines
     for index, text in enumerate(finding.fix.splitlines()):
         start = f"{indent}fix: " if index == 0 else f"{indent}  "
-        after = f"{indent}     "
-        lines += textwrap.wrap(text, width, initial_indent=start, subsequent_indent=after, break_on_hyphens=False)
+        lines += wrapped(text, width, first=start, rest=f"{indent}     ")
     return lines
 
 
@@ -213,7 +211,7 @@ def _verdict(plan: Plan, width: int) -> list[str]:
         "OOM": "a GPU has less than must be live at once" if plan.memory.roles else "the layout does not exist",
         "NOT_APPLICABLE": "the embedded engine uses no GPU memory",
     }[plan.verdict]
-    return [*textwrap.wrap(f"{plan.verdict}   {meaning}", width), *textwrap.wrap(_counts(plan), width)]
+    return [*wrapped(f"{plan.verdict}   {meaning}", width), *wrapped(_counts(plan), width)]
 
 
 def _counts(plan: Plan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
@@ -10,6 +9,7 @@ from rich.text import Text
 from t1cli.plan.search import FoundLayout, SearchAnswer
 from t1cli.spec.command_line import command_line, with_settings
 from t1cli.ui.console import answer
+from t1cli.ui.wrapped import wrapped
 
 BEST, MISSES, WIDEST = 10, 3, 100
 LEGEND = (
@@ -44,9 +44,9 @@ def search_lines(found: SearchAnswer, *, source: str, width: int, overrides: Seq
     yield from map(_row, shown)
     if found.own_impossible:
         told = f"* the experiment as it is cannot exist: {'; '.join(found.own_impossible)}"
-        yield from textwrap.wrap(told, width, subsequent_indent="  ")
+        yield from wrapped(told, width, rest="  ")
     yield ""
-    yield from textwrap.wrap(LEGEND, width, initial_indent="  ", subsequent_indent="  ")
+    yield from wrapped(LEGEND, width, first="  ")
     yield ""
     yield from _nearest_misses(found, width)
     yield (
@@ -90,6 +90,6 @@ def _nearest_misses(found: SearchAnswer, width: int) -> Iterator[str]:
             f"tp {layout.tp} pp {layout.pp} vpp {layout.vpp} cp {layout.cp} ep {layout.ep} etp {layout.etp}, "
             f"{layout.recompute}: {layout.why_not}"
         )
-        yield from textwrap.wrap(text, width, initial_indent="  near miss  ", subsequent_indent="             ")
+        yield from wrapped(text, width, first="  near miss  ")
     if misses:
         yield ""
