@@ -103,7 +103,7 @@ verify-preflight: install ## Measure a preflight, kill it at 40 moments, and ask
 	$(BIN)/python tests/perf/kill_preflight.py
 	$(BIN)/python -m pytest -p no:xdist -m slow -v tests/contract/preflight_live
 
-verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full size, and each fault at each moment (ten minutes).
+verify-sandboxes: install ## Prove what sandboxes and checks of tasks do at full size, and each fault at each moment, and Harbor (a quarter of an hour).
 	$(BIN)/python tests/perf/verify_sandboxes.py
 	$(BIN)/python tests/verify/harbor_environments.py
 
