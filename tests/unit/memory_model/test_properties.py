@@ -122,6 +122,16 @@ def test_the_short_cut_of_the_search_finds_the_same_worst_stage(case: tuple[str,
     assert predict_worst(model(name), layout, workload, CARD).peak_gib == pytest.approx(whole.peak_gib)
 
 
+def test_a_stage_whose_layers_stand_in_another_order_is_not_taken_for_the_first() -> None:
+    """Which two layers a `block` computes again decides what the others keep: a hybrid's stages differ in that."""
+    layout = Layout(world=32, tp=1, pp=8, cp=4, ep=1, etp=1, vpp=1, sp=True)
+    recompute = Recompute(kind="block", num_layers=2)
+    workload = Workload(32_768, 1, micro_batches=2, recompute=recompute, loss=Loss(kind="t1_rl"))
+    whole = predict(model("Qwen3.5-35B-A3B"), layout, workload, CARD)
+    assert predict_worst(model("Qwen3.5-35B-A3B"), layout, workload, CARD).peak_gib == pytest.approx(whole.peak_gib)
+    assert max(whole.stages, key=lambda stage: stage.peak_gib).stage == 2
+
+
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 40))
 @settings(max_examples=100, deadline=None)
 def test_a_schedule_never_keeps_more_passes_than_there_are(pp: int, vpp: int, micro_batches: int) -> None:
