@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from memory_model.architecture import Architecture, LayerKind, layer_kinds
+from memory_model.architecture import Architecture, layer_kinds
 from memory_model.band import error_band, traits_of
 from memory_model.coefficients import DEFAULT, Coefficients
 from memory_model.device import Device
@@ -14,7 +14,7 @@ from memory_model.phases import Terms, phases
 from memory_model.prediction import Phase, Prediction, StagePrediction
 from memory_model.terms.outside import allocator_reserve, outside_terms
 from memory_model.terms.rollout import engine_share_bytes
-from memory_model.terms.term import Role, Situation
+from memory_model.terms.term import Role, Situation, layer_counts
 from memory_model.units import GIB
 from memory_model.workload import Recompute, Workload
 
@@ -63,33 +63,26 @@ def predict_worst(
 ) -> Prediction:
     """`predict_once` without the middle stages that cannot be the worst.
 
-    A stage that is made like an earlier one keeps no more micro-batches than that, and no embedding.
+    A stage with the pattern of an earlier one keeps no more micro-batches than that, and no embedding.
     """
     seen: set[tuple[object, ...]] = set()
     able = []
     for stage in stages(arch.num_hidden_layers, layout):
-        make = _make(arch, stage, workload.recompute)
-        if stage.has_head or make not in seen:
+        pattern = _pattern(arch, stage, workload.recompute)
+        if stage.has_head or pattern not in seen:
             able.append(stage)
-        seen.add(make)
+        seen.add(pattern)
     return _predict(tuple(able), arch, layout, workload, device, role, coefficients, None)
 
 
-def _make(arch: Architecture, stage: Stage, recompute: Recompute) -> tuple[object, ...]:
-    """What a stage's memory follows from: layers of each kind in every chunk, their order where it decides which of
-    them are computed again together.
+def _pattern(arch: Architecture, stage: Stage, recompute: Recompute) -> tuple[object, ...]:
+    """What the memory of a stage's layers follows from: how many of each kind a chunk has, and their order where that
+    decides which of them are computed again together.
     """
     if recompute.kind == "block" or (recompute.kind == "uniform" and recompute.num_layers > 1):
         kinds = layer_kinds(arch)
         return tuple(tuple(kinds[layer] for layer in chunk) for chunk in stage.chunks)
-    return tuple(_counts(arch, chunk) for chunk in stage.chunks)
-
-
-@lru_cache(maxsize=16384)
-def _counts(arch: Architecture, chunk: tuple[int, ...]) -> frozenset[tuple[LayerKind, int]]:
-    kinds = layer_kinds(arch)
-    held = [kinds[layer] for layer in chunk]
-    return frozenset((kind, held.count(kind)) for kind in held)
+    return tuple(frozenset(layer_counts(arch, chunk)) for chunk in stage.chunks)
 
 
 def _predict(

@@ -32,7 +32,7 @@ class Situation:
     @cached_property
     def kind_counts(self) -> tuple[tuple[LayerKind, int], ...]:
         """How many layers of each kind the stage holds."""
-        return layer_counts(self.arch, self.stage)
+        return layer_counts(self.arch, self.stage.layers)
 
     @property
     def has_mtp(self) -> bool:
@@ -61,10 +61,10 @@ class Situation:
 
 
 @lru_cache(maxsize=16384)
-def layer_counts(arch: Architecture, stage: Stage) -> tuple[tuple[LayerKind, int], ...]:
-    """How many layers of each kind a stage holds."""
+def layer_counts(arch: Architecture, layers: tuple[int, ...]) -> tuple[tuple[LayerKind, int], ...]:
+    """How many layers of each kind there are among these (numbers from 0), in the order of their first."""
     kinds = layer_kinds(arch)
-    held = [kinds[layer] for layer in stage.layers]
+    held = [kinds[layer] for layer in layers]
     return tuple((kind, held.count(kind)) for kind in dict.fromkeys(held))
 
 

@@ -12,8 +12,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from t1cli.plugin import hooks
-from t1cli.spec.load import load_experiment
 from t1cli.terminal.trajectory.store import load_rows
+from tests.contract.slime_session import engine_of, session_settings, small_spec
 
 DOUBLE = Path(__file__).parent / "slime_double"
 ROOT = Path(__file__).parents[2]
@@ -22,35 +22,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def args(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """slime's namespace with an engine behind it."""
-    import torch
-
-    from t1cli.embedded.model import TinyMoE, TinyMoEConfig
-    from t1cli.embedded.server_process import inference_server
-    from t1cli.embedded.weights import save_weights
-
-    root = tmp_path_factory.mktemp("plugin")
-    small = ("rollout.batch_size=2", "rollout.max_turns=2", "rollout.context_tokens=256", "sandbox.capacity=4")
-    pool = f"tasks.path={ROOT / 'experiments/quickstart/tasks'}"
-    spec = load_experiment(Path("quickstart"), [*small, pool, "engine.kind=slime"]).spec
-    torch.manual_seed(0)
-    config = TinyMoEConfig.from_architecture(spec.model.architecture)
-    save_weights(root / "model.safetensors", TinyMoE(config).state_dict(), config)
-    run = root / "runs/quickstart/attempt_1"
-    ours = {
-        "spec": spec.model_dump(mode="json"),
-        "run_dir": str(run),
-        "family": "f" * 12,
-        "session": 1,
-        "actor_dir": str(run / "checkpoints/actor"),
-        "critic_dir": str(run / "checkpoints/critic"),
-    }
-    with inference_server(root / "model.safetensors", "--max-batch", "4") as server:
-        host, _, port = server.url.removeprefix("http://").partition(":")
+    root, spec = tmp_path_factory.mktemp("plugin"), small_spec()
+    with engine_of(spec, root) as engine:
         sys.path.insert(0, str(DOUBLE))
         yield Namespace(
-            t1=ours,
-            sglang_router_ip=host,
-            sglang_router_port=int(port),
+            t1=session_settings(spec, root / "runs/quickstart/attempt_1"),
+            **engine,
             n_samples_per_prompt=1,
             rollout_batch_size=2,
             global_batch_size=2,

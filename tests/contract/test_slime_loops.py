@@ -25,7 +25,6 @@ from t1cli.plugin import hooks
 from t1cli.plugin.settings import settings_text
 from t1cli.plugin.to_sample import LOST_FOR_GOOD, Siblings, lost_sample
 from t1cli.plugin.trial_book import trial_book
-from t1cli.spec.load import load_experiment
 from t1cli.terminal.harness.engine import Generation, Sampling
 from t1cli.terminal.harness.engine_client import EngineClient
 from t1cli.terminal.rollout.outcome import Boundary, Outcome, StopReason
@@ -35,6 +34,7 @@ from t1cli.terminal.trajectory.audit_run import audit_run
 from t1cli.terminal.trajectory.routing import MissingRouting
 from t1cli.terminal.trajectory.row import TrainingRow
 from t1cli.terminal.trajectory.store import load_rows
+from tests.contract.slime_session import engine_of, session_settings, small_spec
 
 DOUBLE = Path(__file__).parent / "slime_double"
 ROOT = Path(__file__).parents[2]
@@ -46,38 +46,15 @@ Make = Callable[..., Namespace]
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
     """slime's namespace of a session of its own, with one engine behind all of them."""
-    import torch
-
-    from t1cli.embedded.model import TinyMoE, TinyMoEConfig
-    from t1cli.embedded.server_process import inference_server
-    from t1cli.embedded.weights import save_weights
-
-    root, number = tmp_path_factory.mktemp("loops"), itertools.count()
-    small = ("rollout.batch_size=2", "rollout.max_turns=2", "rollout.context_tokens=256", "sandbox.capacity=4")
-    pool = f"tasks.path={ROOT / 'experiments/quickstart/tasks'}"
-    spec = load_experiment(Path("quickstart"), [*small, pool, "engine.kind=slime"]).spec
-    torch.manual_seed(0)
-    config = TinyMoEConfig.from_architecture(spec.model.architecture)
-    save_weights(root / "model.safetensors", TinyMoE(config).state_dict(), config)
-
-    with inference_server(root / "model.safetensors", "--max-batch", "4") as server:
-        host, _, port = server.url.removeprefix("http://").partition(":")
+    root, number, spec = tmp_path_factory.mktemp("loops"), itertools.count(), small_spec()
+    with engine_of(spec, root) as engine:
 
         def namespace(name: str, rollout: Mapping[str, Any], **values: Any) -> Namespace:
-            run = root / "runs" / f"{name}-{next(number)}" / "attempt_1"
-            plain = spec.model_dump(mode="json")
-            ours = {
-                "spec": {**plain, "rollout": {**plain["rollout"], **rollout}},
-                "run_dir": str(run),
-                "family": "f" * 12,
-                "session": 1,
-                "actor_dir": str(run / "checkpoints/actor"),
-                "critic_dir": str(run / "checkpoints/critic"),
-            }
+            ours = session_settings(spec, root / "runs" / f"{name}-{next(number)}" / "attempt_1")
+            ours["spec"]["rollout"].update(rollout)
             given = {
                 "t1": ours,
-                "sglang_router_ip": host,
-                "sglang_router_port": int(port),
+                **engine,
                 "sglang_server_concurrency": 512,
                 "custom_generate_function_path": "t1cli.plugin.hooks.generate",
                 "dynamic_sampling_filter_path": "t1cli.plugin.hooks.filter_group",

@@ -26,6 +26,7 @@ from t1cli.cluster.node_actors import NodeActors
 from t1cli.plugin import hooks
 from t1cli.spec.load import load_experiment
 from t1cli.terminal.trajectory.store import load_rows
+from tests.contract.slime_session import session_settings
 
 from .conftest import DOUBLE, EVALUATION, TASKS, free_port, wait_until
 
@@ -84,9 +85,7 @@ def args(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
     small = ("rollout.batch_size=6", "rollout.max_turns=2", "rollout.context_tokens=256", "sandbox.capacity=4")
     spec = load_experiment(Path("quickstart"), [*small, *EVALUATION, f"tasks.path={TASKS}", "engine.kind=slime"]).spec
-    run = tmp_path / "runs/quickstart/attempt_1"
-    ours = {"spec": spec.model_dump(mode="json"), "run_dir": str(run), "family": "f" * 12, "session": 1}
-    ours |= {"actor_dir": str(run / "checkpoints/actor"), "critic_dir": str(run / "checkpoints/critic")}
+    ours = session_settings(spec, tmp_path / "runs/quickstart/attempt_1")
     monkeypatch.syspath_prepend(str(DOUBLE))
     with inference_server(weights, "--max-batch", "8") as server, _router(server.url) as port:
         sizes = {"n_samples_per_prompt": 1, "rollout_batch_size": 6, "global_batch_size": 6, "save": None, "load": None}

@@ -8,7 +8,7 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,11 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         read_checkpoint(tmp_path, 3, role="critic")
 
 
-@pytest.mark.parametrize("fatal_call", range(1, 12))
-def test_a_crash_at_any_write_keeps_the_last_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fatal_call: int
-) -> None:
-    """Every call that touches the disk is counted; the process dies at the given one."""
-    write_checkpoint(tmp_path, state(1))
+WRITES = ((os, "fsync"), (checkpoint, "save_weights"), (checkpoint, "save_tensors"))
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, fatal_call: int, touching: Sequence[tuple[object, str]]) -> None:
+    """Count the calls of all functions that touch the disk; the process dies at the given one."""
     calls = iter(range(1, 1000))
 
     def counted(function: Callable[..., object]) -> Callable[..., object]:
@@ -70,8 +69,16 @@ def test_a_crash_at_any_write_keeps_the_last_checkpoint(
 
         return call
 
-    for owner, name in ((os, "fsync"), (checkpoint, "save_weights"), (checkpoint, "save_tensors"), (Path, "rename")):
+    for owner, name in touching:
         monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("fatal_call", range(1, 12))
+def test_a_crash_at_any_write_keeps_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fatal_call: int
+) -> None:
+    write_checkpoint(tmp_path, state(1))
+    crash_at(monkeypatch, fatal_call, (*WRITES, (Path, "rename")))
     try:
         write_checkpoint(tmp_path, state(2, fill=2.0))
         finished = True
@@ -94,25 +101,7 @@ def test_a_crash_while_the_newest_iteration_is_saved_again_keeps_it(
     """An interruption saves what a due save has just saved; the newest checkpoint is whole at every call's end."""
     write_checkpoint(tmp_path, state(1))
     write_checkpoint(tmp_path, state(2, score=0.25))
-    calls = iter(range(1, 1000))
-
-    def counted(function: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **named: object) -> object:
-            if next(calls) == fatal_call:
-                raise Crash
-            return function(*arguments, **named)
-
-        return call
-
-    for owner, name in (
-        (os, "fsync"),
-        (checkpoint, "save_weights"),
-        (checkpoint, "save_tensors"),
-        (Path, "rename"),
-        (Path, "replace"),
-        (shutil, "rmtree"),
-    ):
-        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+    crash_at(monkeypatch, fatal_call, (*WRITES, (Path, "rename"), (Path, "replace"), (shutil, "rmtree")))
     with contextlib.suppress(Crash):
         write_checkpoint(tmp_path, state(2, score=0.5))
     monkeypatch.undo()

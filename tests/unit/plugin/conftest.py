@@ -11,6 +11,7 @@ import pytest
 
 from t1cli.plugin.settings import Settings, settings_of
 from t1cli.spec.load import load_experiment
+from tests.contract.slime_session import session_settings
 
 DOUBLE = Path(__file__).parents[2] / "contract/slime_double"
 
@@ -29,16 +30,9 @@ def namespace(tmp_path: Path) -> Callable[..., Namespace]:
 
     def make(*overrides: str, experiment: str = "quickstart", **values: object) -> Namespace:
         spec = load_experiment(Path(experiment), list(overrides)).spec
-        run = tmp_path / "runs" / spec.name / "attempt_1"
-        ppo = spec.algorithm.kind == "ppo"
-        ours = {
-            "spec": spec.model_dump(mode="json"),
-            "run_dir": str(run),
-            "family": "f" * 12,
-            "session": 1,
-            "actor_dir": str(run / "checkpoints/actor"),
-            "critic_dir": str(run / "checkpoints/critic") if ppo else None,
-        }
+        ours = session_settings(spec, tmp_path / "runs" / spec.name / "attempt_1")
+        if spec.algorithm.kind != "ppo":
+            ours["critic_dir"] = None
         return Namespace(t1=ours, **values)
 
     return make
